@@ -1,5 +1,6 @@
 # Builds for arm64 on another machine, with Debian's cross compiler and its arm64 libraries in a folder of their own:
-# hack/arm64 makes the folder and sets KILN_ARM64_ROOT. Programs that the build itself runs are the machine's.
+# hack/arm64 makes the folder and sets KILN_ARM64_ROOT. Programs that the build itself runs come from the
+# building machine.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

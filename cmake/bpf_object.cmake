@@ -4,12 +4,12 @@
 # the `const struct walker_object NAME_walker` (agent/sampler/walkers.h). Link kiln_walker_NAME.
 #
 # With the tests of the dev preset, both also compile for the other architecture (target
-# bpf_other_arch), so that one does not break what runs on the other.
+# bpf_other_arch), so that a change on one architecture does not break the other.
 find_program(KILN_CLANG NAMES clang clang-14 clang-16 clang-19 REQUIRED)
 find_program(KILN_LLVM_STRIP NAMES llvm-strip llvm-strip-14 REQUIRED)
 find_program(KILN_BPFTOOL NAMES bpftool PATHS /usr/sbin REQUIRED)
 
-# The architectures by clang's names for its BPF target.
+# The architectures, by their names in the macro __TARGET_ARCH_* of libbpf.
 if(KILN_ARCH STREQUAL "arm64")
   set(KILN_BPF_ARCH arm64)
   set(KILN_BPF_OTHER_ARCH x86)

@@ -1,4 +1,4 @@
-# Every library that Kiln stands on, as one imported target each (PkgConfig::NAME).
+# Every library that Kiln depends on, each as an imported target PkgConfig::NAME.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 foreach(dep IN ITEMS libbpf libelf zlib libdeflate libzstd liblzma libprotobuf-c libcurl libnghttp2 libcjson

@@ -1,11 +1,12 @@
-# folder_headers(TARGET SCOPE)   TARGET and, by SCOPE, who links it see the headers of this folder, by their path
-#   from the top ("agent/elf/image.h"), and of no other: an include of a folder that is not among the DEPS does not
-#   compile. The headers are symbolic links below include/ of the build tree, one directory for each folder.
-# module(NAME SOURCES a.c b.c DEPS x y)        a folder's static library, seen as kiln_NAME
-# unit_test(NAME [THREADS] SOURCES test_x.c DEPS x y)   a cmocka program, run by ctest under the label "unit"; THREADS:
-#   it has some, so ThreadSanitizer runs it too (the others have nothing that it would find). hack/lint checks it
+# folder_headers(TARGET SCOPE)   TARGET and, as SCOPE says, the targets that link it can include the headers of this folder,
+#   by their path from the top ("agent/elf/image.h"), and of no other folder: an include from a folder that is not among
+#   the DEPS does not compile. The headers are symbolic links below include/ of the build tree, one directory per folder.
+# module(NAME SOURCES a.c b.c DEPS x y)        the static library of a folder, as target kiln_NAME
+# unit_test(NAME [THREADS] SOURCES test_x.c DEPS x y)   a cmocka program, run by ctest under the label "unit". THREADS: the
+#   program starts threads, so it runs with ThreadSanitizer too (which finds nothing in others); hack/lint checks the mark
 # fuzz_test(NAME SOURCES fuzz_x.c DEPS x CORPUS dir)
-#   with KILN_FUZZ a libFuzzer program; else a replay of the corpus, run by ctest ("fuzz-replay"); without threads
+#   with KILN_FUZZ a libFuzzer program; else a replay of the corpus, run by ctest ("fuzz-replay"); not with
+#   ThreadSanitizer
 function(folder_headers target scope)
   file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REPLACE "/" "-" dir ${folder})

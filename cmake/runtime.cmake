@@ -1,10 +1,10 @@
 # The list of runtimes (agent/runtime/runtime.h).
 #
-# runtime(NAME SOURCES a.c b.c DEPS x y)   in a runtime's folder: its library kiln_runtime_NAME, which has NAME_ops
-# runtime_table(TARGET NAME...)            TARGET has the rows of these runtimes as its runtime_table[], and their libraries
+# runtime(NAME SOURCES a.c b.c DEPS x y)   in the folder of a runtime: its library kiln_runtime_NAME, which defines NAME_ops
+# runtime_table(TARGET NAME...)            adds a runtime_table[] with these runtimes to TARGET, and links their libraries
 #
-# The agent's own table has the folders of agent/runtime: the global property KILN_RUNTIMES. A program that wants more rows gets a table of
-# its own, which the linker takes instead of the agent's.
+# The agent's own table has the runtimes in the folders of agent/runtime: the global property KILN_RUNTIMES. A program with
+# more runtimes gets a table of its own, which the linker takes instead of the agent's.
 function(runtime name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   module(runtime_${name} SOURCES ${ARG_SOURCES} DEPS kiln_runtime ${ARG_DEPS})

@@ -3,7 +3,7 @@ add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototy
                     -Wpointer-arith -Wwrite-strings -Wno-unused-parameter
                     -fno-strict-aliasing -fstack-protector-strong)
 if(CMAKE_C_COMPILER_ID MATCHES Clang)
-  # A record and what follows it in one struct: GNU C allows it, tests use it.
+  # Tests have structs with a record of variable size followed by its data, which GNU C allows.
   add_compile_options(-Wno-gnu-variable-sized-type-not-at-end)
 endif()
 if(KILN_WERROR)
@@ -15,7 +15,7 @@ if(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo" AND NOT KILN_SANITIZE)
   add_link_options(-Wl,-z,relro,-z,now)
 endif()
 if(KILN_SANITIZE)
-  # Places in a report want lines, not variables.
+  # -g1: reports of sanitizers need line numbers, but no variables.
   add_compile_options(-fsanitize=${KILN_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${KILN_SANITIZE})
   if(KILN_SANITIZE MATCHES "undefined")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Java costs: the time for a frame beside a native one's, by the difference between deep and shallow stacks; memory for
-30,000 methods; a JVM's own throughput at 997 Hz and at 20 Hz turn about."""
+"""What profiling Java costs: BPF time per Java frame compared with a native frame (depth.py); the agent's memory for 30,000
+methods; and the throughput of a JVM profiled at 997 Hz and at 20 Hz in turn."""
 import contextlib
 import os
 import re
@@ -43,7 +43,7 @@ def compile_classes(root, directory):
 
 @contextlib.contextmanager
 def program(root, directory, *arguments, options=(), seconds=600):
-    """Runs BenchJava until it is ready: (process, the file of what it says)."""
+    """Runs BenchJava and waits until it is ready; yields (process, path of the file with its output)."""
     command = [stacks.java(VERSION), *options, "-cp", "/w", "kiln.BenchJava", str(seconds), *map(str, arguments)]
     with tempfile.NamedTemporaryFile("w+", encoding="utf-8") as out:
         process = subprocess.Popen(stacks.in_root(root, directory, command), stdin=subprocess.DEVNULL, stdout=out)
@@ -78,13 +78,13 @@ def bench_frames(table, quick, root, directory, chain):
 
 
 def own_memory(a):
-    """MiB"""
+    """Anonymous memory of the agent A (RssAnon), in MiB."""
     with open(f"/proc/{a.process.pid}/status", encoding="utf-8") as f:
         return int(re.search(r"RssAnon:\s+(\d+)", f.read())[1]) / 1024
 
 
 def bench_methods(table, root, directory):
-    # Unlike folded_file, which holds all stacks in memory until it ends, the debug exporter keeps none.
+    # The debug exporter, because folded_file holds all stacks in memory until the agent ends.
     output = os.path.join(directory, "stacks.txt")
     with running_agent(97, f'debug: {{ignore_profiles_without_container_id: false, output: "{output}"}}') as a:
         time.sleep(6)
@@ -101,11 +101,11 @@ def bench_methods(table, root, directory):
 
 
 def bench_throughput(table, quick, root, directory):
-    """Turn about, so that what the machine does meanwhile is in both."""
+    """Both rates are measured in turn, so that other load of the machine affects both."""
     seconds, rounds = (8, 1) if quick else (55, 5)
     done = {997: [], 20: []}
     with program(root, directory, "threads", 200, seconds=3600) as (process, out):
-        time.sleep(10)  # compiled
+        time.sleep(10)  # until the JIT has compiled the program
         for _ in range(rounds):
             for hz, sums in done.items():
                 with running_agent(hz):

@@ -14,7 +14,7 @@ def bench_clients(table, seconds):
     from stream import Watchers
 
     with workload.Workload("threads", seconds=600), Live("/dev/null") as live:
-        time.sleep(10)  # the tables of what runs are made
+        time.sleep(10)  # until the unwind tables of the running programs are made
         cpu, at = live.cpu_seconds(), time.monotonic()
         time.sleep(seconds)
         alone, rss = (live.cpu_seconds() - cpu) / (time.monotonic() - at), live.rss_kib()

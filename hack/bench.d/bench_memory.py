@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent takes of memory: anonymous memory and what the kernel holds for it (BPF maps included), by the
-memory cgroup that it runs in. Four loads, each with an agent of its own, and what is left when the load is gone.
+"""The agent's memory, as the memory cgroup that it runs in counts it: anonymous memory, and the kernel's memory for it
+(BPF maps included). Four loads, each with an agent of its own; for some, also the memory after the load has ended.
 Only the processes of the load are profiled, so that the figures do not depend on what else the machine runs."""
 import contextlib
 import os
@@ -14,7 +14,7 @@ from kiln import agent, workload
 LOADS = ((10, 10, 18), (100, 40, 30), (500, 200, 64))
 CROWD, CROWD_MAPPINGS, CROWD_CGROUPS, CROWD_GOAL = 2000, 100, 500, 128
 GONE_SECONDS = 120
-# A benchmark that is killed leaves no load behind.
+# The kernel kills the load when the benchmark ends, also when the benchmark is killed.
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 
@@ -27,7 +27,7 @@ class Cgroup:
         os.makedirs(self.path, exist_ok=True)
 
     def read_mib(self):
-        """Anonymous, kernel."""
+        """(anonymous memory, kernel memory) of the cgroup, in MiB."""
         with open(self.path + "/memory.stat", encoding="utf-8") as f:
             stat = {k: int(v) for k, v in (line.split() for line in f)}
         if not self.v1:
@@ -44,13 +44,13 @@ class Cgroup:
 
 
 def build_id_at(data):
-    """Offset of the GNU build id's bytes in an ELF file, or None."""
+    """Offset of the bytes of the GNU build id in DATA, an ELF file; None without a build id."""
     at = data.find(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0")
     return at + 16 if at >= 0 else None
 
 
 def make_programs(directory, n, names=("tick", "tick-static")):
-    """N files of distinct content, with build ids of their own, of these workloads in turn."""
+    """Makes N programs in DIRECTORY: copies of the workloads NAMES in turn, each with another build id."""
     for i in range(n):
         with open(workload.path(names[i % len(names)]), "rb") as f:
             data = bytearray(f.read())
@@ -105,7 +105,8 @@ def agent_in(cgroup, running_agent):
 
 
 def measure(table, label, goal, load, settle, gone, first, running_agent):
-    """Returns the total with the load."""
+    """Measures an agent under LOAD, and again GONE seconds after LOAD has ended (0: not again). FIRST: MiB that the second
+    figure is compared with. Returns the memory under LOAD, in MiB."""
     cgroup, stack = Cgroup("kiln-bench-agent"), contextlib.ExitStack()
     try:
         with stack, agent_in(cgroup, running_agent) as a:

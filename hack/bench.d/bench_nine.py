@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nine runtimes on one machine at once, the oldest and the newest version of each that can be had: the programs of the
-runtimes' tests, which are always busy. Are their stacks whole, and what does the agent take?"""
+"""Nine runtimes on one machine at once, each in the oldest and the newest version that can be had here. The programs are
+those of the runtimes' tests, which are always busy. Measured: the share of complete stacks, the agent's memory and CPU."""
 import contextlib
 import os
 import sys
@@ -63,7 +63,7 @@ def javas():
     found = dict(roots(stacks.root_of, stacks.OLDEST, stacks.NEWEST))
     if not found:
         return []
-    directory = tempfile.TemporaryDirectory(prefix="kiln-bench-java-")  # removed with the last of the programs below
+    directory = tempfile.TemporaryDirectory(prefix="kiln-bench-java-")  # removed when no program below refers to it any more
     os.chmod(directory.name, 0o755)
     stacks.compile_classes(found, directory.name)
     return [lambda v=v, r=r: stacks.Program(v, r, directory.name, ["calls", "lambdas", "exceptions"], seconds=3600)
@@ -75,14 +75,14 @@ RUNTIMES = {"Python": pythons, "Node.js": nodes, "Ruby": rubies, "PHP": phps, "P
 
 
 def roots(get, *versions):
-    """[(version, its root directory)] of those that GET can have."""
+    """[(version, its root directory)] of those of VERSIONS that can be had here. GET(version): (directory or None, ...)."""
     found = [(version, get(version)[0]) for version in versions]
     return [(version, root) for version, root in found if root]
 
 
 @contextlib.contextmanager
 def in_cgroup(running_agent, hz):
-    """An agent at HZ whose memory is counted by itself, and its cgroup."""
+    """Runs an agent at HZ in a memory cgroup of its own; yields (agent, cgroup)."""
     cgroup = bench_memory.Cgroup("kiln-bench-nine")
     try:
         with running_agent(hz, prefix=("sh", "-c", f'echo $$ > {cgroup.path}/cgroup.procs; exec "$@"', "sh")) as a:
@@ -93,7 +93,7 @@ def in_cgroup(running_agent, hz):
 
 def bench(table, quick, running_agent, bpf_stats, cpus):
     with contextlib.ExitStack() as stack:
-        programs = {name: make() for name, make in RUNTIMES.items()}  # fetched, all of them, before one runs
+        programs = {name: make() for name, make in RUNTIMES.items()}  # all are fetched before the first one runs
         n = {}
         for name, starts in programs.items():
             n[name] = len([stack.enter_context(start()) for start in starts])
@@ -107,7 +107,7 @@ def bench(table, quick, running_agent, bpf_stats, cpus):
 
 def whole(table, what, seconds, running_agent):
     with in_cgroup(running_agent, 97) as (a, cgroup):
-        time.sleep(30)  # tables and names are read
+        time.sleep(30)  # until unwind tables and names are made
         before = agent.metrics(a.url + "/metrics")
         time.sleep(seconds)
         after = agent.metrics(a.url + "/metrics")

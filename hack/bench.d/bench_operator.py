@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the operator costs in a large cluster: pods of a real API server, and replayed ones in greater number.
+"""What the operator costs in a large cluster: with the pods of a real API server, and with a greater number of replayed pods.
 
-The replayed lists and watches come from bench_operator_cluster, which speaks HTTP/2 by the same library as the API
-server does, and passes on to a real one what is not about pods, nodes or namespaces. The operator is the release's,
-unmodified, with its ServiceAccount's token and shipped roles. "Client CPU" is its user and system time, from exec to
-ready. Each figure is the median of some runs."""
+bench_operator_cluster replays lists and watches of pods, nodes and namespaces, by the same HTTP/2 library as the API
+server uses; it passes all other requests on to a real API server. The operator is the unmodified release, with its
+ServiceAccount's token and the roles that it ships with. "Client CPU" is the operator's user and system time, from exec to
+ready. Each figure is the median of several runs."""
 import contextlib
 import json
 import os
@@ -25,9 +25,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "hack/bench.d/bench_operator_cluster"
 NAMESPACE = "kiln-system"
 CONFIG = "/apis/profiling.kiln.dev/v1alpha1/clusterprofilingconfigs/cluster"
-STARTS = 20  # pods a second; 5 events each, and one of the pod that makes room
-CONFIGS, TEAMS = 1000, 400  # TEAMS: namespaces, as bench_operator_cluster has them
-RELABELS = 40  # namespaces whose label changes at once
+STARTS = 20  # pods started per second, each with 5 events, and one event of the pod that it replaces
+CONFIGS, TEAMS = 1000, 400  # TEAMS: the number of namespaces in bench_operator_cluster
+RELABELS = 40  # namespaces whose labels change in one measurement
 MIB = 1 << 20
 
 
@@ -42,7 +42,7 @@ def build_cluster(directory, source=SOURCE):
 
 
 def binary():
-    """KILN_OPERATOR, or the release."""
+    """Path of the operator's program: KILN_OPERATOR, or else the release."""
     path = os.environ.get("KILN_OPERATOR", str(ROOT / "build/release/bin/kiln-operator"))
     if not os.access(path, os.X_OK):
         raise RuntimeError(f"{path} is not built")
@@ -50,7 +50,7 @@ def binary():
 
 
 def cpu_of(pid):
-    """Seconds of all threads, to the microsecond."""
+    """CPU time of all threads of the process PID, in seconds."""
     total = 0
     for thread in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{thread}/schedstat", encoding="utf-8") as f:
@@ -85,12 +85,12 @@ class Operator:
             return answer.read().decode()
 
     def wait_ready(self, timeout):
-        """Seconds since its start."""
+        """Waits until the operator is ready, for TIMEOUT seconds at most; returns the seconds since its start."""
         while True:
             if self.process.poll() is not None or time.monotonic() - self.started > timeout:
                 with open(self.log, encoding="utf-8") as f:
                     raise RuntimeError(f"the operator is not ready: {f.read()[-300:]}")
-            with contextlib.suppress(OSError):  # an HTTPError is one
+            with contextlib.suppress(OSError):  # HTTPError, the answer "not ready", is an OSError too
                 self._get(self.health, "/readyz")
                 return time.monotonic() - self.started
             time.sleep(0.05)
@@ -104,7 +104,7 @@ class Operator:
         return cpu_of(self.process.pid)
 
     def memory(self):
-        """RSS now, and its peak, in MiB."""
+        """(current RSS, peak RSS) in MiB."""
         with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as f:
             said = dict(line.split(":", 1) for line in f)
         return int(said["VmRSS"].split()[0]) / 1024, int(said["VmHWM"].split()[0]) / 1024
@@ -112,7 +112,7 @@ class Operator:
 
 class Cluster(envtest.EnvTest):
     def kubeconfig_of(self, server, directory):
-        """Of the operator's ServiceAccount, at SERVER."""
+        """Writes a kubeconfig with a token of the operator's ServiceAccount for SERVER, and returns its path."""
         token, path = os.path.join(directory, "token"), os.path.join(directory, "kubeconfig")
         with open(token, "w", encoding="utf-8") as f:
             f.write(self.token(NAMESPACE, "kiln-operator", seconds=7200))
@@ -127,7 +127,7 @@ class Cluster(envtest.EnvTest):
         return json.loads(self.request(CONFIG))
 
     def change_policy(self, value):
-        """Python's tracer on or off: no pod is matched otherwise, but every one has to be asked."""
+        """Sets the tracer of Python to VALUE. The same pods match as before, but the operator has to evaluate every pod."""
         self.request(CONFIG, "PATCH", {"spec": {"defaults": {"tracers": {"python": value}}}},
                      {"Content-Type": "application/merge-patch+json"})
 
@@ -141,7 +141,8 @@ def wait(what, condition, timeout=60):
 
 
 def measure_policy(cluster, operator, pods):
-    """CPU seconds of one look at every pod, and seconds until the status says what came of it."""
+    """Changes the policy of all pods. Returns the CPU seconds of the operator for evaluating every pod, and the seconds until
+    the status shows the result."""
     def observed():
         thing = cluster.config()
         seen = [c["observedGeneration"] for c in thing.get("status", {}).get("conditions", [])]
@@ -161,8 +162,8 @@ def measure_policy(cluster, operator, pods):
 
 
 def transport(server, ca):
-    """CPU seconds of curl(1) until it has been sent all pods, of which it keeps nothing: what TLS, HTTP/2 and the kernel
-    take here and now, by the same libraries."""
+    """CPU seconds of curl(1) for receiving all pods and discarding them: the share of TLS, HTTP/2 and the kernel on this
+    machine, with the same libraries as the operator uses."""
     pods = "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
     process = subprocess.Popen(["curl", "-sSfN", "--noproxy", "*", "--cacert", ca, "-o", "/dev/null", "-H",
                                 "Accept: application/vnd.kubernetes.protobuf;stream=watch", "-H",
@@ -179,13 +180,13 @@ def transport(server, ca):
 
 
 def measure(cluster, server, churn, pods, seconds, timeout):
-    """One run: CHURN(seconds) lets pods start for as long."""
+    """One run of the operator at SERVER; returns its figures by name. CHURN(SECONDS) starts pods during that time."""
     with tempfile.TemporaryDirectory(prefix="kiln-bench-") as d, \
             Operator(cluster.kubeconfig_of(server, d), d) as operator:
         got = {"synced": operator.wait_ready(timeout), "cpu": operator.cpu()}
         got["at sync"], got["peak"] = operator.memory()
         wait("lead", lambda: operator.metrics()["leader_election_master_status{name=\"kiln-operator\"}"] == 1)
-        time.sleep(4)  # what the allocator gives back, it gives back within a second
+        time.sleep(4)  # the allocator returns free memory to the kernel within a second
         got["steady"], got["peak later"] = operator.memory()
         known = operator.metrics()
         if abs(known["kiln_pods"] - pods) > 10:
@@ -281,9 +282,9 @@ def status_writes(cluster, since):
 
 
 def bench_configs(table, cluster, program, pods, seconds):
-    """Many namespaces' configs, whose counts never stand still, and namespaces whose labels change."""
+    """Many ProfilingConfigs in many namespaces, whose pod counts change all the time, and namespaces whose labels change."""
     def apps(team, config):
-        """A quarter of those of a namespace."""
+        """Names of a quarter of the apps in the namespace TEAM; CONFIG, 0 to 3: which quarter."""
         return [f"service-{w}-api" for w in range(team, pods // 20, TEAMS)][config::4]
 
     teams = range(CONFIGS // 4)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a probe costs each call of the function that has one: its program's time by the kernel's account, and the
-whole of it by the caller's clock, at rates that take one hit in thousands and each of them."""
+"""What a probe costs per call of the probed function: the time of the probe's BPF program, as the kernel counts it, and
+the caller's CPU time per call. At two rates: one at which one hit in thousands is sampled, and one at which each is."""
 import json
 import pathlib
 import subprocess
@@ -19,7 +19,7 @@ class Probed:
         self.process.stdout.readline()
 
     def call(self, n):
-        """CPU time of the program for N calls, in seconds."""
+        """Lets the program call its functions N times; returns the CPU time for it, in seconds."""
         before = self._used()
         self.process.stdin.write(f"call {n // 4}\n")
         self.process.stdout.readline()
@@ -36,7 +36,7 @@ class Probed:
 
 
 def bpf_time():
-    """{program: (ns, runs)} of the programs of probes."""
+    """{name: (nanoseconds, runs)} of the BPF programs of probes."""
     out = {}
     for p in json.loads(subprocess.run(["bpftool", "prog", "show", "--json"], check=True, capture_output=True).stdout):
         if p.get("name") in PROGRAMS and p["type"] == "kprobe":
@@ -65,7 +65,7 @@ def bench(table, quick):
                     after = bpf_time()
                     a.stop()
                 hit = [x - y for x, y in zip(after["on_hit"], before["on_hit"])]
-                # Time in a program that was jumped to is charged to the one that the kernel called.
+                # After a tail call, the kernel charges the time to the program that it called first.
                 table.add(f"a uprobe's hit at rate {rate}, BPF, samples included", hit[0] / max(hit[1], 1), "ns")
                 table.add("  the call, CPU time", seconds / calls * 1e9, "ns")
         finally:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As many samples as 128 CPUs take, from as many CPUs as there are: how many are lost, and what one costs compared
-with 97 Hz, over 40 busy programs of 31 frames, which alone are profiled. The agent is made to
-believe that it has so many (bench_many_cpus.c)."""
+"""The sample rate of a machine with 128 CPUs on this machine's fewer CPUs: how many samples are lost, and what one sample
+costs compared with 97 Hz. Only 40 busy programs with stacks of 31 frames are profiled. The agent is made to believe that
+the machine has 128 CPUs (bench_many_cpus.c)."""
 import contextlib
 import os
 import subprocess
@@ -12,14 +12,14 @@ from bench_memory import ENDS_WITH_US, Cgroup, make_programs
 from kiln import agent
 
 PROGRAMS, DEPTH, CPUS_MEANT = 40, 30, 128
-WARM_SECONDS = 15  # tables and symbols of all programs are made
+WARM_SECONDS = 15  # until the unwind tables and symbols of all programs are made
 
 
 @contextlib.contextmanager
 def busy_programs():
     with tempfile.TemporaryDirectory(prefix="kiln-bench-") as d:
         make_programs(d, PROGRAMS, ("nest", "nest-static"))
-        # Of their own: what the rest of the machine puts into the ring is not charged to them.
+        # A cgroup of their own: so samples of the machine's other programs in the ring buffer are not counted for them.
         cgroup = Cgroup("kiln-bench-rate")
         processes = [subprocess.Popen([*ENDS_WITH_US, "sh", "-c",
                                        'echo $$ > "$1"; shift; exec "$@"', "sh", f"{cgroup.path}/cgroup.procs",
@@ -41,7 +41,8 @@ def change(url, before):
 
 
 def run(table, hz, times, seconds, base, running_agent, preload):
-    """Returns the nanoseconds that a sample cost."""
+    """Measures an agent at HZ that takes TIMES as many samples (bench_many_cpus.c). BASE: the goal for the cost. Returns the
+    cost of a sample in nanoseconds, of the agent and its BPF programs; None when too few samples were taken."""
     prefix = ("env", f"LD_PRELOAD={preload}", f"KILN_BENCH_CPUS={CPUS_MEANT}") if times > 1 else ()
     with running_agent(hz, prefix=prefix, more=", process_filter: '^nest-'") as a:
         url = a.url + "/metrics"

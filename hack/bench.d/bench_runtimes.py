@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What frames of runtimes cost: eight web servers in Python and eight in Node.js, each under load by itself, and eight programs
-that handle requests in each of Ruby, PHP and Perl, sampled with their tracers on and off in turn. Off, the same stacks are
-walked as native ones, on the same caches: so the time for a frame is compared, not that of another program. Stacks of
-LuaJIT, Erlang and .NET end at their first frame then: these are compared by deep and shallow stacks (depth.py), and eight of
-their tests' programs tell the memory."""
+"""What frames of runtimes cost: eight web servers in Python and eight in Node.js, each with its own load, and eight programs
+that handle requests in each of Ruby, PHP and Perl, sampled with their tracers on and off in turn. With the tracers off, the
+same stacks are walked as native stacks, with the same caches: so the time per frame is compared in the same program. With
+the tracers off, stacks of LuaJIT, Erlang and .NET end at the first frame of the runtime. So their time per frame is
+measured by deep and shallow stacks (depth.py), and their memory with eight programs of their tests."""
 import contextlib
 import os
 import re
@@ -43,7 +43,7 @@ def servers(commands, seconds):
     running = [subprocess.Popen([*command, str(seconds)], stdout=subprocess.DEVNULL)
                for command in commands for _ in range(PROCESSES)]
     try:
-        time.sleep(5)  # compiled and warm
+        time.sleep(5)  # until the code is compiled and the caches are warm
         if any(p.poll() is not None for p in running):
             raise RuntimeError("a web server ended at once")
         yield
@@ -64,7 +64,7 @@ def frames_a_sample(path):
 
 
 def programs_of(pid):
-    """How many BPF programs a process holds."""
+    """Number of BPF programs that the process PID has open."""
     n = 0
     for fd in os.listdir(f"/proc/{pid}/fdinfo"):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/fdinfo/{fd}", encoding="utf-8") as f:
@@ -73,19 +73,20 @@ def programs_of(pid):
 
 
 def measure(tracers, seconds, where):
-    """(ns a run, frames a sample, share of complete walks, RSS in MiB, frames that are missing, MiB of BPF maps, BPF programs)"""
+    """Runs an agent with TRACERS for SECONDS. Returns (BPF nanoseconds per sample, frames per sample, share of complete walks,
+    anonymous memory in MiB, samples with missing frames of a runtime, MiB of BPF maps, number of BPF programs)."""
     path, port = os.path.join(where, "stacks.txt"), 13190 + os.getpid() % 500
     with agent.Agent(config=CONFIG % {"hz": HZ, "tracers": tracers, "path": path, "port": port}) as a:
         url = f"http://127.0.0.1:{port}"
         a.wait_ready(url=url + "/readyz")
-        time.sleep(6)  # tables and names are there
+        time.sleep(6)  # until unwind tables and names are made
         before = agent.metrics(url + "/metrics")
         time.sleep(seconds)
         after = agent.metrics(url + "/metrics")
         with open(f"/proc/{a.process.pid}/status", encoding="utf-8") as f:
             rss = int(re.search(r"RssAnon:\s+(\d+)", f.read())[1]) / 1024
         programs = programs_of(a.process.pid)
-        if a.stop(60):  # the file is written at the end
+        if a.stop(60):  # the agent writes the file when it ends
             raise RuntimeError(f"agent: {a.stderr()[-300:]}")
 
     def grown(key):
@@ -98,13 +99,13 @@ def measure(tracers, seconds, where):
             after["kiln_bpf_map_bytes"] / 2**20, programs)
 
 
-# What Debian 12 has of each.
+# The versions of Debian 12.
 SCRIPTS = {"Ruby": ("ruby.sh", "3.1", "/usr/bin/ruby3.1", "web.rb"), "PHP": ("php.sh", "8.2", "/usr/bin/php8.2", "web.php"),
            "Perl": ("perl.sh", "5.36", "/usr/bin/perl", "web.pl")}
 
 
 def script_command(get, version, program, script):
-    """How SCRIPT is run; or None and why it cannot be had."""
+    """(command that runs SCRIPT, None); (None, reason) when PROGRAM cannot be had here."""
     done = subprocess.run([os.path.join(HERE, "..", "lib", get), version], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, check=False)
     if done.returncode:
@@ -152,7 +153,7 @@ def bench_compiled(table, quick, chain):
 
 
 def deep_luajit(_):
-    """How deep.lua is run, as depth.add_rows() wants it; or None and why it cannot be had."""
+    """(function that runs deep.lua, for depth.add_rows(), None); (None, reason) when LuaJIT cannot be had here."""
     root, why = luajit_stacks.interpreter("trixie")
     if why:
         return None, why
@@ -188,7 +189,8 @@ def deep_dotnet(directory):
 
 
 def memory_of(table, quick, name):
-    """Of the programs of the runtime's test, which do all that a language has, in two versions."""
+    """The agent's memory for programs of the test of the runtime NAME, in two versions of it. They use all features of the
+    language."""
     starts = bench_nine.RUNTIMES[name]()
     rounds, seconds = (1, 5) if quick else (3, 10)
     got = {"all": [], "native,kernel,go": []}
@@ -205,7 +207,7 @@ def memory_of(table, quick, name):
 
 
 def none_runs(table, quick, languages, tracers):
-    """What TRACERS cost where nothing is in their languages: shells that count."""
+    """What TRACERS cost while no program of their languages runs. The load is shells that count."""
     rest = ",".join(sorted({"native", "kernel", "go", *ALL} - set(tracers.split(","))))
     on, off = in_turn(quick, [["sh", "-c", "while :; do i=$((i + 1)); done"]], f"{rest},{tracers}", rest)
     table.add(f"Tracers of {languages} while none runs: BPF time a sample, on / off", on[0] / off[0], "x")
@@ -215,7 +217,7 @@ def none_runs(table, quick, languages, tracers):
 
 
 def in_turn(quick, commands, *tracers):
-    """For each of TRACERS the medians of measure(), while COMMANDS run."""
+    """Runs COMMANDS and measures with each of TRACERS in turn; returns for each the medians of the figures of measure()."""
     rounds, seconds = (1, 8) if quick else (3, 20)
     got = {t: [] for t in tracers}
     with tempfile.TemporaryDirectory(prefix="kiln-bench-") as where, \

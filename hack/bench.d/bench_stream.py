@@ -2,9 +2,9 @@
 """What the node stream costs in a large cluster: the release's operator, a replayed cluster (bench_operator_cluster) and
 one agent for each node (bench_stream_agents), over TLS on loopback.
 
-All of them share this machine, so the CPU time of each is shown. The replay says who a token is; the configs are a real
-API server's. A pod's event is as late as the agent's clock is past the time that the replay wrote into the event; a
-policy's change counts from before the PATCH until the last message that an agent gets of it."""
+All of them share this machine, so the CPU time of each is shown. The replay answers TokenReviews; the configs are those of
+a real API server. The delay of a pod's event is the agent's clock when it arrives, minus the time that the replay wrote
+into the event. A policy's change is timed from before the PATCH until an agent has its last message about it."""
 import contextlib
 import json
 import os
@@ -19,7 +19,7 @@ POLICIES = 5
 
 
 def certificate(directory):
-    """(CA, certificate, key) of a server on 127.0.0.1."""
+    """Makes a CA and a certificate for a server on 127.0.0.1; returns the paths of CA, certificate and key."""
     def run(*arguments):
         subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
@@ -59,7 +59,7 @@ class Agents:
 
 
 class Meter:
-    """Cores that operator, agents and replay use between enter and exit."""
+    """CPU use of operator, agents and replay between enter and exit: seconds, and share of a core."""
 
     def __init__(self, operator, agents, replay):
         self.read = lambda: (operator.cpu(), agents.cpu(), base.cpu_of(replay))
@@ -75,13 +75,13 @@ class Meter:
 
 
 def measure_broadcast(cluster, agents, count):
-    """A change of the cluster's policy: every pod's is another then."""
+    """Changes the cluster's policy, and so the policy of every pod; returns the agents' figures when all COUNT have it."""
     agents.say("mark")
     value = cluster.config()["spec"].get("defaults", {}).get("tracers", {}).get("python")
     since = time.time_ns()
     cluster.change_policy("Enabled" if value == "Disabled" else "Disabled")
     time.sleep(4)
-    for _ in range(60):  # a machine that others keep busy
+    for _ in range(60):  # long, for a machine with other load
         got = agents.say("broadcast", since)
         if got["n"] == count:
             return got
@@ -140,7 +140,7 @@ def measure_policies(table, cluster, agents, meter, count, goals):
 
 @contextlib.contextmanager
 def words_of(operator):
-    """What the operator said last, when it is the one that went."""
+    """Adds the state and the last log lines of the operator to an error, which an ended operator may have caused."""
     try:
         yield
     except (RuntimeError, KeyError, OSError) as e:
@@ -184,7 +184,7 @@ def bench(table, quick):
     with tempfile.TemporaryDirectory(prefix="kiln-bench-") as d, base.Cluster() as cluster:
         cluster_program, agents_program = base.build_cluster(d), base.build_cluster(d, SOURCE)
         cluster.kubectl("apply", "-k", str(base.ROOT / "kustomize/overlays/default"))
-        both = f"--serviceaccount={base.NAMESPACE}:kiln-operator"  # one program of both roles
+        both = f"--serviceaccount={base.NAMESPACE}:kiln-operator"  # one program with both roles
         cluster.kubectl("create", "clusterrolebinding", "both-roles", "--clusterrole=kiln-stream", both)
         cluster.kubectl("create", "rolebinding", "both-roles", "-n", base.NAMESPACE, "--role=kiln-stream", both)
         with base.replay(cluster_program, cluster, 30 * count, count) as (url, process):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What off-CPU profiling takes from programs that switch all the time, turn about: without an agent, with one, and
-with one that profiles off-CPU at its default."""
+"""What off-CPU profiling costs programs that switch all the time. Measured in turn: without an agent, with an agent, and
+with an agent that profiles off-CPU at its default rate."""
 import json
 import pathlib
 import statistics
@@ -22,7 +22,7 @@ class Switches:
         return [int(x) for x in self.process.stdout.readline().split()]
 
     def rate(self, seconds):
-        """Handovers a second."""
+        """Handovers per second between the processes, over SECONDS."""
         before = self.look()
         time.sleep(seconds)
         after = self.look()
@@ -35,7 +35,7 @@ class Switches:
 
 
 def bpf_time():
-    """ns and runs of the program at sched_switch."""
+    """(nanoseconds, runs) of the BPF program at sched_switch."""
     ns = runs = 0
     for p in json.loads(subprocess.run(["bpftool", "prog", "show", "--json"], check=True, capture_output=True).stdout):
         if p.get("name") == "on_switch":
@@ -44,7 +44,7 @@ def bpf_time():
 
 
 def bpf_cost(seconds):
-    """BPF ns a switch. The agent has the kernel count now and then only."""
+    """BPF nanoseconds per switch, over SECONDS. Turns the kernel's statistics on, which the agent does only now and then."""
     path = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
     kept = path.read_text(encoding="utf-8")
     path.write_text("1", encoding="utf-8")
@@ -58,7 +58,7 @@ def bpf_cost(seconds):
 
 
 def rate_with(switches, arguments, seconds):
-    """Handovers a second beside an agent with ARGUMENTS (None: without one), and BPF ns a switch."""
+    """(handovers per second, BPF nanoseconds per switch) beside an agent with ARGUMENTS; None: without an agent."""
     if arguments is None:
         return switches.rate(seconds), None
     with agent.Agent("--folded-file", "/dev/null", *arguments) as a:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what Kiln costs on this machine and prints one table: what, measured, goal (docs: budgets).
+"""Measures what Kiln costs on this machine and prints one table: figure, measured value, goal (docs: budgets).
 
 usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
 PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes nine java operator stream live probe switches
@@ -46,7 +46,7 @@ class Table:
         self.rows, self.missing = [], []
 
     def add(self, what, value, unit, goal=None):
-        """GOAL: at most so much; negative: at least."""
+        """GOAL: the greatest VALUE that meets the goal; negative: -GOAL is the least."""
         met = None if goal is None else (value <= goal if goal >= 0 else value >= -goal)
         self.rows.append({"what": what, "value": value, "unit": unit, "goal": goal, "met": met})
         bound = "" if goal is None else f"{'<=' if goal >= 0 else '>='} {abs(goal):g} {unit}"
@@ -82,7 +82,7 @@ def bpf_stats():
 
 
 def bench_bpf(table, quick):
-    """Each run hits the target: the helper's perf events are opened for its pid alone."""
+    """BPF time per sample of one process. Every sample hits it: the helper opens its perf events for that pid only."""
     helper = tool("kiln-bench-bpf")
     chain = tool("kiln-bench-chain")
     goals = {(30, 4999, "spin"): 1000, (30, 99, "spin"): 3000, (30, 99, "thrash"): 15000}
@@ -93,7 +93,7 @@ def bench_bpf(table, quick):
         if not helper or not chain:
             table.lack(what, "kiln-bench-bpf or kiln-bench-chain is not built")
             continue
-        # A chain of distinct functions that calls itself anew all the time, on a CPU of its own.
+        # The target calls a chain of distinct functions over and over, on a CPU of its own.
         target = subprocess.Popen([chain, str(seconds + 10), str(frames), kind], stdout=subprocess.DEVNULL)
         try:
             with bpf_stats():
@@ -113,7 +113,7 @@ BUSY = [("qsort", (60, 6)), ("nest", (31,)), ("go", ()), ("cxx", ("throw",)), ("
 
 
 def bench_verifier(table, _quick):
-    """What each BPF program takes of the verifier's limits on this kernel; hack/vm prints it for others."""
+    """How much of the verifier's limits each BPF program uses on this kernel; hack/vm prints the same for other kernels."""
     done = subprocess.run([tool("test_bpf_verifier")], stdout=subprocess.PIPE, text=True, check=False)
     for line in done.stdout.splitlines():
         got = json.loads(line)
@@ -137,7 +137,7 @@ def bench_cpu(table, quick):
     with busy_machine(600):
         for hz in (20, 97):
             with bpf_stats(), running_agent(hz) as a:
-                time.sleep(10)  # first windows: tables and symbols are made
+                time.sleep(10)  # the first windows, in which unwind tables and symbols are made
                 cpu, at, before = a.cpu_seconds(), time.monotonic(), agent.metrics(a.url + "/metrics")
                 time.sleep(took)
                 share = (a.cpu_seconds() - cpu) / ((time.monotonic() - at) * CPUS)

@@ -21,7 +21,8 @@ service:
 
 @contextlib.contextmanager
 def running_agent(hz, exporter="folded_file: {path: /dev/null}", prefix=(), more="", pid=None):
-    """MORE: of the receiver; PREFIX: a command that runs the agent; PID: all that is sampled."""
+    """Runs an agent at HZ until it is ready. MORE: settings of the receiver; PREFIX: a command that runs the agent; PID: the
+    only process that is sampled (None: all)."""
     port = 13190 + os.getpid() % 500
     config = CONFIG % {"hz": hz, "exporter": exporter, "name": exporter.split(":")[0], "port": port, "more": more}
     with agent.Agent(*(("--pid", pid) if pid else ()), prefix=prefix, config=config) as a:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the scripts in hack/ share. Sourced after "set -euo pipefail"; sets ROOT and goes there.
+# Functions that the scripts in hack/ share. Sourced after "set -euo pipefail"; sets ROOT and goes there.
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$ROOT" || exit
 
@@ -37,7 +37,7 @@ usage()
 tree_files()
 {
 	if git rev-parse --is-inside-work-tree > /dev/null 2>&1; then
-		# What is deleted in the work tree is still in the index.
+		# git's index still lists files that are deleted in the work tree.
 		git ls-files --cached --others --exclude-standard "$@" | while IFS= read -r file; do
 			[ ! -f "$file" ] || printf '%s\n' "$file"
 		done

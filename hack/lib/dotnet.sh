@@ -71,7 +71,7 @@ case ${1-} in
 compile)
 	[ $# -eq 3 ] || { sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
 	root=$("$here/debian.sh" mono bookworm mono-mcs)
-	# As it stands: it needs /proc, which the root has not.
+	# Mono runs without chroot: it needs /proc, which the unpacked root does not have.
 	MONO_PATH="$root/usr/lib/mono/4.5" MONO_CFG_DIR="$root/etc" MONO_GAC_PREFIX="$root/usr" \
 		"$root/usr/bin/mono-sgen" "$root/usr/lib/mono/4.5/mcs.exe" -optimize+ -unsafe "-lib:$root/usr/lib/mono/4.5" \
 		-r:System.Core.dll "-out:$3" "$2" >&2

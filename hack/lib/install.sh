@@ -27,15 +27,15 @@ test_packages=(
 	chromium fonts-dejavu-core
 )
 
-# Toolchains from elsewhere are as good as Debian's.
+# A Go or Rust toolchain that is not Debian's is as good.
 toolchains()
 {
 	command -v go > /dev/null || echo golang-go
 	command -v rustc > /dev/null || echo rustc
 }
 
-# By their programs: those of others, such as containerd.io with Docker, are as good, and Debian's would
-# replace them.
+# Looks for programs, not for packages: other packages of the same programs, such as Docker's containerd.io, are as good,
+# and Debian's packages would replace them.
 node_parts()
 {
 	command -v containerd > /dev/null || echo containerd
@@ -48,7 +48,7 @@ node_parts()
 # Prints those of its arguments that are not installed.
 missing()
 {
-	# It fails when it has never heard of one of them.
+	# dpkg-query fails when it does not know one of the packages.
 	{ dpkg-query --show --showformat '${Package} ${db:Status-Status}\n' "$@" 2> /dev/null || true; } |
 		awk '$2 == "installed" {print $1}' | sort -u > "$installed"
 	printf '%s\n' "$@" | sort -u | comm -23 - "$installed"
@@ -68,7 +68,7 @@ apt()
 		-o Acquire::Retries=3 "$@" < /dev/null 2>&1
 }
 
-# Real builds for Linux, each under a name of its own: n16/bin/node and so on.
+# Builds of Node.js for Linux from npm, each installed under a name of its own: n16/bin/node and so on.
 install_nodejs()
 {
 	local cache=${KILN_CACHE:-$HOME/.cache/kiln}/node packages=() major

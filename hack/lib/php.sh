@@ -16,6 +16,6 @@ case ${1-} in
 8.5 | 8.6) suites=sid,experimental ;;
 *) sed -n '3,/^[^#]/{s/^# \{0,1\}//p}' "$0" >&2; exit 2 ;;
 esac
-# From 8.5 on it is a part of the programs.
+# From 8.5 on opcache is a part of the programs.
 case $1 in 8.[56]) ;; *) packages+=("php$1-opcache") ;; esac
 exec "$(dirname "$0")/debian.sh" "php$1" "$suites" "${packages[@]}"

@@ -3,8 +3,8 @@
 # A program of PyPI that only tests use, in an environment of its own outside of the tree.
 #
 #   hack/lib/pypi.sh NAME      installs it when it is missing, then prints the path of what to run
-#     checkov       looks through manifests and Dockerfiles for what is unsafe
-#     clickhouse    the engine of a server as a library of Python (chdb), without the server: its python
+#     checkov       looks for unsafe settings in manifests and Dockerfiles
+#     clickhouse    ClickHouse's engine as a library of Python (chdb), without a server: prints a python that has it
 set -euo pipefail
 
 case ${1:-} in

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packages of another release of Debian, without touching the machine's apt. Sourced.
 #
-#   suite_open SUITES WORK    an empty directory WORK becomes an apt of its own, with the lists of the suites (commas
-#                             between them), in WORK/apt.conf. It gets sources, lists and a state of its own, the
-#                             machine's settings and mirror; what it fetches is checked against Debian's archive keyring.
-#   suite_apt SECONDS ARG...  apt-get there; its output is in WORK/log
+#   suite_open SUITES WORK    sets up a separate apt in the empty directory WORK, configured by WORK/apt.conf, and fetches
+#                             the lists of SUITES (separated by commas). It has sources, lists and a state of its own, and
+#                             the machine's settings and mirror; downloads are checked against Debian's archive keyring.
+#   suite_apt SECONDS ARG...  runs apt-get ARG... there for SECONDS at most; its output goes to WORK/log
 #
 # Packages are of the architecture KILN_DEBIAN_ARCH (arm64), or of the machine's.
 #
@@ -63,6 +63,6 @@ suite_open()
 		printf 'APT::Architecture "%s";\nAPT::Architectures { "%s"; };\n' "$KILN_DEBIAN_ARCH" "$KILN_DEBIAN_ARCH" \
 			>> "$suite_work/apt.conf"
 	fi
-	# Without its lists apt would only warn.
+	# Without --error-on=any apt would only warn of lists that it cannot fetch.
 	suite_apt 120 update --error-on=any
 }

@@ -39,7 +39,7 @@ def compiler_options(command):
 
 
 def key(command, options, common):
-    """None: clang cannot preprocess it."""
+    """Name of the file in the cache: a hash of all that the result depends on. None: clang cannot preprocess the file."""
     done = subprocess.run(["clang", "-E", "-C", *options], cwd=command["directory"], capture_output=True, check=False)
     if done.returncode:
         return None
@@ -47,7 +47,7 @@ def key(command, options, common):
 
 
 def run(path, *command, cwd=None):
-    """What the command reports, or None when it reports nothing."""
+    """Output of COMMAND when it fails, with the name of PATH; None when it is successful."""
     try:
         done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
                               timeout=SECONDS)
@@ -57,7 +57,7 @@ def run(path, *command, cwd=None):
 
 
 def look(path, command, common, build):
-    """Faults of a file, or None."""
+    """The faults that are found in the file PATH, as text; None without faults."""
     options = compiler_options(command)
     name = key(command, options, common)
     stamp = os.path.join(CACHE, name) if name else None
@@ -80,7 +80,7 @@ def main():
     build = sys.argv[1]
     files = [f for f in sys.stdin.read().split("\0") if f]
     known = commands(build)
-    # BPF programs and programs of tests that are compiled otherwise.
+    # Left out are BPF programs, and test programs that are not compiled by the commands of this build.
     files = [f for f in files if f in known]
     os.makedirs(CACHE, exist_ok=True)
     for entry in os.scandir(CACHE):

@@ -4,9 +4,9 @@
 
     dns.py ADDRESS KUBECTL      serves UDP port 53 there until it is killed; KUBECONFIG as for kubectl
 
-A Service has its cluster IP, a headless one the addresses of its ready endpoints. Names of the cluster that are not
-there are NXDOMAIN, and so is everything else: the node has no way out. Record types other than A are empty. Records
-live one second. What kubectl said is good for half a second, so that a Service is found as soon as it is there.
+A Service has its cluster IP, a headless one the addresses of its ready endpoints. Names that do not exist in the
+cluster are NXDOMAIN, and so are all names outside of it: the node has no way out. Record types other than A are empty.
+Records live one second. The answer of kubectl is kept for half a second, so that a new Service is found at once.
 """
 import json
 import socket
@@ -44,7 +44,7 @@ class Cluster:
         self.names = names
 
     def addresses(self, name):
-        """None: there is no such name."""
+        """Addresses of NAME, a Service of the cluster; None when there is no such name."""
         if not name.endswith(DOMAIN):
             return None
         if time.monotonic() - self.asked > GOOD_S:
@@ -54,7 +54,7 @@ class Cluster:
 
 
 def question(packet):
-    """(name, type, where the question ends); ValueError when there is none."""
+    """(name, type, end offset) of the question in PACKET; ValueError when its name is invalid."""
     labels, at = [], 12
     while packet[at]:
         if packet[at] > 63:
@@ -68,7 +68,7 @@ def answer(cluster, packet):
     name, kind, end = question(packet)
     found = cluster.addresses(name)
     records = [socket.inet_aton(a) for a in found or [] if kind == A]
-    # Answer, authoritative; recursion desired is copied and said to be available: resolvers warn otherwise.
+    # An authoritative answer. "Recursion desired" is copied, and recursion is said to be available: resolvers warn otherwise.
     flags = 0x8480 | packet[2] << 8 & 0x100 | (0 if found is not None else 3)
     head = struct.pack("!2sHHHHH", packet[:2], flags, 1, len(records), 0, 0)
     return head + packet[12:end] + b"".join(struct.pack("!HHHIH", 0xc00c, A, IN, 1, 4) + r for r in records)

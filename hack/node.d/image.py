@@ -35,7 +35,7 @@ FILES = {
     "etc/os-release": 'ID=debian\nNAME="Kiln test image"\n',
 }
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-# Opened by name at run time, by a library that knows them: ldd does not.
+# {library: the plugin that it opens by name at run time}: ldd does not list plugins.
 PLUGINS = {"libwebsockets.so": "libwebsockets-evlib_uv.so"}
 
 
@@ -44,7 +44,7 @@ def fail(text):
 
 
 def libraries(program, with_plugins=True):
-    """{path as the program asks for it: file}; empty for what is static or no program."""
+    """Shared libraries of PROGRAM: {path by which it asks for them: real file}; empty for a static program or no program."""
     done = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
     if "not found" in done.stdout:
         fail(f"{program}: " + "; ".join(line.strip() for line in done.stdout.splitlines() if "not found" in line))
@@ -59,7 +59,7 @@ def libraries(program, with_plugins=True):
 
 
 class Layer:
-    """The one layer: an uncompressed tar, with each directory before what is in it."""
+    """The image's only layer: an uncompressed tar, with each directory before the entries in it."""
 
     def __init__(self):
         self.entries = {}  # path without the first slash -> (TarInfo, bytes or None)
@@ -81,7 +81,7 @@ class Layer:
         self._put(self.place(path), tarfile.DIRTYPE, mode)
 
     def link(self, path, to):
-        # Not by place(): the links of MERGED are what it goes by.
+        # Without place(), which would put the links of MERGED themselves below usr/.
         self._put(path.lstrip("/"), tarfile.SYMTYPE, 0o777, link=to)
 
     def file(self, path, data, mode=0o644):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the site of hack/site: a page for each document, with the same links. site.py DIRECTORY
 
-Markdown is CommonMark with tables, ids of headings are GitHub's, so that what is right here is right there. A file of the tree
-that a document links to is copied as text."""
+Markdown is CommonMark with tables, ids of headings are GitHub's, so that a document that is right here is right on
+GitHub. A file of the tree that a document links to is copied as text."""
 import html
 import os
 import pathlib
@@ -51,13 +51,13 @@ class Fault(Exception):
 
 
 def page_of(document):
-    """Where the page of DOCUMENT is, in the site."""
+    """Path in the site of the page of DOCUMENT."""
     path = pathlib.PurePosixPath(document).with_suffix(".html")
     return str(path.with_name("index.html") if path.name == "README.html" else path)
 
 
 def slug(text, taken):
-    """The id that GitHub gives to a heading: of two that are alike the second ends in -1."""
+    """The id that GitHub gives to the heading TEXT. TAKEN: ids of the headings before; the second of equal ones ends in -1."""
     base = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
     name, n = base, 0
     while name in taken:
@@ -90,7 +90,8 @@ class Site:
         self.copied = set()
 
     def copy(self, path):
-        """A file of the tree, as a browser shows it; a folder as a list of its files."""
+        """Copies a file of the tree so that a browser shows it; for a folder, its files and a list of them. Returns the path
+        in the site."""
         here = ROOT / path
         if here.suffix in (".png", ".svg"):
             to = path
@@ -112,7 +113,7 @@ class Site:
         return to
 
     def link(self, document, address):
-        """ADDRESS in DOCUMENT, as it is in the site."""
+        """The address in the site for ADDRESS, a link in DOCUMENT. Fault when the link leads nowhere."""
         if urllib.parse.urlsplit(address).scheme:
             return address
         path, _, fragment = address.partition("#")
@@ -151,7 +152,7 @@ class Site:
                     if part.attrGet(attribute):
                         part.attrSet(attribute, self.link(document, part.attrGet(attribute)))
         body = MarkdownIt("commonmark").enable("table").renderer.render(document.tokens, MarkdownIt("commonmark").options, {})
-        # What is wide scrolls by itself, also by the keyboard.
+        # Wide tables and code scroll in a box of their own, which the keyboard reaches too (tabindex).
         body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
         body = body.replace("<pre>", '<pre tabindex="0">')
         out = self.target / page_of(document.name)

@@ -13,6 +13,6 @@ def test_every_key_is_told():
         code = (ROOT / source).read_text(encoding="utf-8")
         keys |= set(re.findall(r'"((?:k8s|container|service)\.[a-z0-9_.]+[a-z0-9_])"', code))
     assert len(keys) > 30
-    # "and `.uid` of each" of the owners, and "`host.*`".
+    # The table lists the owners' uid attributes as "and `.uid` of each": an owner's `.name` stands for its `.uid` too.
     told = lambda key: f"`{key}`" in text or (key.endswith(".uid") and f"`{key[:-4]}.name`" in text)  # noqa: E731
     assert not {key for key in keys if not told(key)}

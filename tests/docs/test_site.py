@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hack/site: it is made, each link in it leads to something, and a document with a dead link is refused."""
+"""hack/site builds the site, every link in the site has a target, and a dead link in a document is an error."""
 import html.parser
 import os
 import pathlib
@@ -18,7 +18,7 @@ def make(target, root=ROOT):
 
 
 class Page(html.parser.HTMLParser):
-    """What a page has and links to."""
+    """The ids and the link targets of an HTML page. Fails on unbalanced tags, duplicate ids and scripts."""
 
     def __init__(self, path):
         super().__init__()
@@ -78,7 +78,7 @@ def test_every_page_is_in_every_menu(site):
 
 @pytest.fixture
 def tree(tmp_path):
-    """A copy of all that the site is made of."""
+    """A copy of every file that the site is built from."""
     for name in ("docs", "hack/site.d"):
         shutil.copytree(ROOT / name, tmp_path / name)
     for name in ("README.md", "CONTRIBUTING.md"):

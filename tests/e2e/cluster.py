@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hack/node from Python: one real node, and the questions that the tests ask it."""
+"""hack/node from Python: starts one real Kubernetes node, and the queries that the tests need."""
 import json
 import os
 import pathlib
@@ -17,19 +17,19 @@ from kiln import textdump  # noqa: E402
 SCRIPT = str(ROOT / "hack/node")
 NAMESPACE = "kiln-system"
 AGENTS = "app.kubernetes.io/name=kiln-agent"
-OPERATORS = "app.kubernetes.io/name in (kiln-operator,kiln-stream)"  # of both roles, two each
+OPERATORS = "app.kubernetes.io/name in (kiln-operator,kiln-stream)"  # both roles of the operator, two replicas each
 DEPLOYMENTS = ("kiln-operator", "kiln-stream")
-TIMEOUT = 300  # seconds for what takes a few on an idle machine
+TIMEOUT = 300  # seconds; the waits take a few seconds on an idle machine
 
 
 def missing():
-    """What this machine lacks for a node, or None."""
+    """What hack/node reports as missing on this machine, or None."""
     done = subprocess.run([SCRIPT, "check"], capture_output=True, text=True)
     return done.stderr.strip() if done.returncode else None
 
 
 def programs():
-    """The folder with kiln-agent and kiln-operator: KILN_BIN, as ctest and hack/e2e set it, or the release."""
+    """The folder with kiln-agent and kiln-operator: KILN_BIN (set by ctest and hack/e2e), else the release build."""
     return pathlib.Path(os.environ.get("KILN_BIN") or ROOT / "build/release/bin")
 
 
@@ -41,12 +41,12 @@ def run(*command, timeout=TIMEOUT, **options):
 
 
 def dump_lines(text):
-    """What an agent dumped, without what it logged meanwhile: a pod's log has both, line by line."""
+    """The lines of the text dump in a pod's log TEXT, without the agent's own log lines between them."""
     return [line for line in text.splitlines() if not re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z (debug|info|warn|error) ", line)]
 
 
 def wait_for(what, question, timeout=TIMEOUT, interval=0.2):
-    """The first true answer of QUESTION; what it raises on the way counts as not yet."""
+    """Calls QUESTION until it returns something true, and returns that. The exceptions listed below count as "not yet"."""
     deadline, last = time.monotonic() + timeout, None
     while time.monotonic() < deadline:
         try:
@@ -60,7 +60,7 @@ def wait_for(what, question, timeout=TIMEOUT, interval=0.2):
 
 
 class Cluster:
-    """One node, from up() to down(). It goes down with the test's process too."""
+    """One node, from up() to down(). The node is also taken down when the test's process ends."""
 
     def __init__(self):
         self.dir = tempfile.mkdtemp(prefix="kiln-e2e-")
@@ -86,14 +86,14 @@ class Cluster:
         self.times.append((what, time.monotonic() - since))
 
     def images(self):
-        """Kiln's, and the one of the busy pods."""
+        """Makes and imports the images of Kiln and of the busy pods."""
         run(ROOT / "hack/images", self.dir, programs())
         busy = self.dir + "/kiln-busy"
         run("gcc", "-O1", "-g", "-fno-optimize-sibling-calls", "-o", busy, ROOT / "tests/e2e/busy.c")
         run(ROOT / "hack/node.d/image.py", "--name", "kiln.local/busy:1", "--output", self.dir + "/busy.tar",
             "--entrypoint", "/usr/local/bin/kiln-busy", "--user", "65532:65532", busy + "=/usr/local/bin/kiln-busy")
         run(SCRIPT, "import", self.node_dir, *(f"{self.dir}/{n}.tar" for n in ("kiln-agent", "kiln-operator", "busy")))
-        # As if it had been pulled: with the digest that its registry would have given it.
+        # Tag the image with its digest too, as a pull from a registry would.
         ctr = (SCRIPT, "run", self.node_dir, "--", "ctr", "-n", "k8s.io", "images")
         digest = run(*ctr, "ls", "name==kiln.local/busy:1").splitlines()[1].split()[2]
         run(*ctr, "tag", "kiln.local/busy:1", "kiln.local/busy@" + digest)
@@ -113,26 +113,26 @@ class Cluster:
         self.kubectl("patch", "cpc", "cluster", "--type=merge", "-p", json.dumps(patch))
 
     def pods(self, selector):
-        """Those that are not on their way out."""
+        """The pods in Kiln's namespace that match SELECTOR and are not being deleted."""
         return [pod for pod in self.get("pods", "-n", NAMESPACE, "-l", selector)["items"]
                 if "deletionTimestamp" not in pod["metadata"]]
 
     def agent(self):
-        """The one agent pod, when it is Ready."""
+        """The agent pod if there is exactly one and it is Ready, else None."""
         pods = self.pods(AGENTS)
         return pods[0] if len(pods) == 1 and is_ready(pods[0]) else None
 
     def scale(self, replicas):
-        """Of both roles of the operator."""
+        """Sets the number of replicas of both roles of the operator."""
         self.kubectl("scale", "deployment", "-n", NAMESPACE, *DEPLOYMENTS, f"--replicas={replicas}")
 
     def busy_pod(self, name, *arguments):
-        """ARGUMENTS: after how many seconds of processor time it ends."""
+        """Creates a pod of the busy program. ARGUMENTS: the seconds of CPU time after which the program ends; none: never."""
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"},
                "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [
                    {"name": "busy", "image": "kiln.local/busy:1", "imagePullPolicy": "Never",
                     "args": list(arguments),
-                    # A share of the processors: without a request it is two thousandths of everybody else's.
+                    # Without a CPU request a container has 2 CPU shares, against 1024 of an ordinary cgroup.
                     "resources": {"requests": {"cpu": "500m"}}}]}}
         self.apply(pod)
 
@@ -141,13 +141,13 @@ class Cluster:
         pod = self.get("pod", "-n", "shop", name)
         return pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["containerID"].split("://")[1]
 
-    # ---- the agent's words
+    # ---- the agent's output
 
     def log(self, *options):
         return self.kubectl("logs", "-n", NAMESPACE, "ds/kiln-agent", *options)
 
     def samples(self, container):
-        """Of one container, from all that this agent wrote. What is being written is not looked at."""
+        """The samples of CONTAINER in the whole log of the current agent, up to the last complete sample."""
         text = self.log()
         end = text.rfind("--- End Sample ---")
         return [s for s in textdump.parse(dump_lines(text[:text.find("\n", end) + 1]))
@@ -162,14 +162,14 @@ def is_ready(pod):
 
 
 def cpu(container):
-    """Seconds of processor time of a container's one process."""
+    """CPU time in seconds of the only process of a container."""
     (pid,) = host_pids(container)
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(") ", 1)[1].split()
     return sum(int(n) for n in fields[11:13]) / os.sysconf("SC_CLK_TCK")
 
 
 def host_pids(container):
-    """The machine's process ids in a container, from the kernel."""
+    """The pids, in the host's pid namespace, of the processes whose cgroup path contains the id CONTAINER."""
     pids = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():

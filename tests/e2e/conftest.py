@@ -27,7 +27,7 @@ def cluster():
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
-    """What Kiln said, when a test failed: the node is gone by the time that somebody reads it."""
+    """Attaches objects, events and logs of the node to the report of a failed test: the node is gone afterwards."""
     outcome = yield
     report = outcome.get_result()
     if report.when != "call" or not report.failed or not node:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Where profiles go in a test: accepts every OTLP/HTTP request on ADDRESS:PORT..., and prints of each when it came
-(CLOCK_MONOTONIC), to which port, and its header x-token.
+"""A receiver of profiles: accepts every OTLP/HTTP request on ADDRESS:PORT..., and prints for each request the time
+(CLOCK_MONOTONIC), the port and the value of the header x-token.
 
     receiver.py SECONDS ADDRESS PORT...
 """
@@ -18,7 +18,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         line = f"{time.monotonic()} {self.server.server_port} {self.headers.get('x-token', '-')}\n"
-        os.write(1, line.encode())  # at once, whatever other threads write
+        os.write(1, line.encode())  # one write call: lines of several threads do not mix
         self.send_response(200)
         self.send_header("Content-Type", "application/x-protobuf")
         self.send_header("Content-Length", "0")

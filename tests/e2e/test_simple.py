@@ -26,7 +26,7 @@ def is_in_effect(config):
 
 
 def is_complete(sample):
-    """busy_leaf, or where the program is between two calls of it, down to _start."""
+    """Whether the stack is complete: from _start and main through CHAIN to busy_leaf, or to the caller that was on its way."""
     names = sample.user
     at = names.index("main") if "main" in names else -1
     return at >= 0 and names[:at + 1] == CHAIN[3 - at:] and names[-1] == "_start"
@@ -69,12 +69,12 @@ def test_samples_of_a_pod_are_its_own(cluster):
         assert (s.exe, s.attributes["process.executable.path"]) == ("kiln-busy", "/usr/local/bin/kiln-busy")
     total = sum(s.value for s in samples)
     complete = sum(s.value for s in samples if is_complete(s))
-    # The first sample of a process may come before its tables.
+    # The first samples of a process may be taken before its unwind tables are loaded.
     assert complete >= 0.99 * total - 3, [s.frames for s in samples if not is_complete(s)]
 
 
 def test_log_reads_like_the_seeds(cluster):
-    """Line by line; the keys and the order of the dump of OpenTelemetry's distribution."""
+    """The dump has the lines, the keys and the order of the dump of OpenTelemetry's distribution."""
     _, container = cluster.pod_ids("busy")
     text = cluster.log()
     block = text[text.rfind("--------------- New Resource Profile", 0, text.find(container)):]
@@ -128,7 +128,7 @@ def test_killed_agent_comes_back(cluster):
 
 @pytest.fixture(scope="module")
 def web(cluster):
-    """A Deployment with one busy pod: (its pod, its container's id)."""
+    """A Deployment with one busy pod. Gives (the pod object, the container id)."""
     cluster.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}, "spec": {
         "replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {
             "metadata": {"labels": {"app": "web", "app.kubernetes.io/name": "web"}},
@@ -142,7 +142,7 @@ def web(cluster):
 
 
 def test_samples_say_whose_they_are(cluster, web):
-    """By what the operator's stream tells; the agent itself may ask nobody."""
+    """Samples have their pod's attributes, from the operator's stream: the agent itself may not ask the API server."""
     pod, container = web
     since = time.monotonic()
     resource = wait_for_samples(cluster, container, 20, "of the Deployment")[-1].resource
@@ -153,7 +153,7 @@ def test_samples_say_whose_they_are(cluster, web):
             "k8s.node.name": "kiln-node", "container.id": container, "container.image.name": "kiln.local/busy",
             "service.name": "web", "service.namespace": "shop", "service.version": "1"}
     assert {key: resource.get(key) for key in want} == want
-    # From the pod's first sample on: those of a container that is not known yet wait.
+    # Even the first sample has the pod's name: samples of an unknown container are held until the container is known.
     assert {s.resource.get("k8s.pod.name") for s in cluster.samples(container)} == {pod["metadata"]["name"]}
     _, busy = cluster.pod_ids("busy")
     resource = cluster.samples(busy)[-1].resource
@@ -162,15 +162,15 @@ def test_samples_say_whose_they_are(cluster, web):
 
 
 def same_agent(cluster, before):
-    """Neither another pod nor another process."""
+    """Whether the agent still runs in the same pod and the same container as in BEFORE."""
     after = wait_for("the agent", cluster.agent)
     def who(pod): return pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["containerID"]
     return who(after) == who(before)
 
 
 def wait_for_rate(cluster, container, hz):
-    """Until the samples for each second of processor time, from one window's end in the log to a later one's, are HZ.
-    How long after its end a window is in the log varies; the longer the time, the less that matters."""
+    """Waits until the container has HZ (within 15 %) samples for each second of CPU time, counted between two window ends
+    in the log. The delay between a window's end and its lines in the log varies, so at least 8 s of CPU time are counted."""
     def window_end():
         before = cluster.count(container)
         return wait_for("a window's end", lambda: (n := cluster.count(container)) != before and (n, cpu(container)),
@@ -180,7 +180,7 @@ def wait_for_rate(cluster, container, hz):
         end, used_then = window_end()
         return used_then - used > 8 and 0.85 * hz < (end - count) / (used_then - used) < 1.15 * hz
 
-    window_end()  # of one that began before
+    window_end()  # skip the end of the window that began before the call
     count, used = window_end()
     wait_for(f"{hz} samples for each second of processor time", is_hz)
 
@@ -198,7 +198,7 @@ def test_the_clusters_rate_changes_live(cluster):
 
 
 def are_silent(cluster, containers):
-    """Whether no sample of CONTAINERS comes while the first computes for 3 s and the agent writes four windows of others."""
+    """Whether the log gets no sample of CONTAINERS while containers[0] uses 3 s of CPU time and the log grows four times."""
     counts, used, written = [cluster.count(c) for c in containers], cpu(containers[0]), set()
     wait_for("four windows", lambda: written.add(len(cluster.log())) or (len(written) > 4 and cpu(containers[0]) > used + 3),
              interval=0.5)
@@ -206,7 +206,7 @@ def are_silent(cluster, containers):
 
 
 def test_a_namespaces_policy_holds_at_once(cluster, web):
-    """Disabled: its samples stop; another rate: that one; neither restarts the agent, nor touches other namespaces."""
+    """A Disabled namespace has no samples, one with its own rate has that rate. Neither change restarts the agent."""
     _, container = cluster.pod_ids("busy")
     cluster.patch({"spec": {"agent": {"reportIntervalSeconds": 1}}})
     wait_for("the agent that reports each second",
@@ -232,7 +232,7 @@ def test_a_namespaces_policy_holds_at_once(cluster, web):
 
 
 def test_the_agent_knows_its_pods_without_the_operator(cluster):
-    """Killed while no operator is there, it names samples by what it was told last."""
+    """An agent that is killed while no operator runs still names samples: from the operator's last snapshot on disk."""
     _, container = cluster.pod_ids("busy")
     cluster.scale(0)
     wait_for("no operator", lambda: not cluster.get("pods", "-n", NAMESPACE, "-l", OPERATORS)["items"])
@@ -248,7 +248,7 @@ def test_the_agent_knows_its_pods_without_the_operator(cluster):
 
 
 def test_nothing_secret_is_told(cluster):
-    """Neither the CA's key nor a token is in a ConfigMap or a log."""
+    """No ConfigMap, object or log contains the CA's private key or a token."""
     secret = cluster.get("secret", "-n", NAMESPACE, "kiln-stream-ca")["data"]
     said = json.dumps(cluster.get("configmaps,ds,cpc", "-n", NAMESPACE)) + cluster.log()
     said += cluster.kubectl("logs", "-n", NAMESPACE, "-l", OPERATORS, "--tail=-1")
@@ -264,7 +264,7 @@ def test_a_change_of_the_agent_rolls_out(cluster):
     wait_for("another agent", lambda: (a := cluster.agent()) and a["metadata"]["uid"] != before)
     wait_for_config(cluster)
     cluster.took("securityMode changed: in effect", since)
-    # The node's kept state: named from the first window of the new pod on.
+    # The snapshot on the node's disk outlives the pod: the new agent names samples from its first window on.
     samples = wait_for_samples(cluster, container, 100, "of the privileged agent")
     assert {s.resource.get("k8s.pod.name") for s in samples} == {"busy"}
     assert sum(s.value for s in samples if is_complete(s)) >= 0.98 * sum(s.value for s in samples) - 3
@@ -276,7 +276,7 @@ def test_no_operator_restarted_on_the_way(cluster):
 
 
 def test_a_killed_leader_is_replaced(cluster):
-    """Another one has the lease when it has run out, and works."""
+    """When the killed leader's lease has expired, another replica acquires it and applies changes."""
     def holder():
         return cluster.get("lease", "-n", NAMESPACE, "kiln-operator")["spec"]["holderIdentity"]
     before = holder()

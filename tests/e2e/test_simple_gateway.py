@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gateway of overlay "pyroscope" in the cluster: a real Collector, to which the agents send over gRPC with TLS.
-Its image is made here, and what it gets it prints instead of sending it on."""
+The test builds the Collector's image and makes it print the profiles instead of sending them on."""
 import json
 import subprocess
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator away: all replicas killed, for 20 seconds or, with KILN_LONG=1, for five minutes, while pods come and go
-and the cluster's config changes. No sample is lost, each says whose it is, also those of an agent that starts meanwhile;
-and when operators are back that know other things, so do the agents."""
+"""All replicas of the operator are away for 20 seconds (five minutes with KILN_LONG=1), while pods come and go and the
+cluster's config changes. No sample of a known pod is lost, and each is named, even by an agent that is restarted during
+the outage. When the operators are back, the agents learn of the new pods and the new config."""
 import os
 import re
 import signal
@@ -20,7 +20,7 @@ HEADER = "--------------- New Resource Profile"
 
 
 class Follower:
-    """Everything that the agent writes from now on; `kubectl logs -f` goes on where the kubelet starts another file."""
+    """Everything that the agent writes from now on. `kubectl logs -f` follows the log across the kubelet's log rotation."""
 
     def __init__(self, cluster, path):
         self.path = path
@@ -47,18 +47,18 @@ class Follower:
 
 
 def at_a_windows_end(log, container):
-    """(samples so far, seconds of processor time) where a window has just been written."""
+    """Waits for the end of a window in the log; (samples of CONTAINER so far, its CPU time in seconds)."""
     before = log.count(container)
     wait_for("a window's end", lambda: log.count(container) != before, interval=0.1)
     used, count = cpu(container), 0
-    while count != log.count(container):  # the rest of the window
+    while count != log.count(container):  # until the whole window is written
         count = log.count(container)
         time.sleep(0.7)
     return count, used
 
 
 def kill_operators(cluster):
-    """All at once, with -9, and none comes back."""
+    """Scales both roles to 0 and kills all replicas at once with SIGKILL."""
     pods = wait_for("two operators", lambda: (p := cluster.pods(OPERATORS)) and len(p) == 4 and all(map(is_ready, p)) and p)
     pids = [pid for p in pods for pid in host_pids(p["status"]["containerStatuses"][0]["containerID"].split("://")[1])]
     assert len(pids) == 4
@@ -67,12 +67,12 @@ def kill_operators(cluster):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # it had ended by itself
+            pass  # the process has already ended
     wait_for("no operator", lambda: not cluster.get("pods", "-n", NAMESPACE, "-l", OPERATORS)["items"])
 
 
 def lost(cluster):
-    """Samples that the agent took and lost, as it counts them itself."""
+    """How many samples the agent took and then lost, by its own counters."""
     return counters(cluster, LOSSES)
 
 
@@ -90,7 +90,7 @@ def names(samples):
 
 @pytest.fixture
 def outage(cluster, tmp_path):
-    """Since when no operator is there; they come back at the end, whatever happened."""
+    """Kills the operators. Gives (Follower of the log, time of the kill); scales the operators up again afterwards."""
     wait_for("the agent", cluster.agent)
     log = Follower(cluster, str(tmp_path / "log"))
     _, busy = cluster.pod_ids("busy")
@@ -119,7 +119,7 @@ def test_operators_are_away(cluster, doomed, outage):
     lost_before, unknown_before = lost(cluster), counters(cluster, UNKNOWN)
     hz = cluster.get("cpc", "cluster")["spec"]["defaults"]["sampling"]["hz"]
     begun = at_a_windows_end(log, busy)
-    # Meanwhile: one pod goes, another comes, another rate is asked for.
+    # During the outage one pod is deleted, another is created, and the rate is changed.
     cluster.kubectl("delete", "pod", "-n", "shop", "doomed", "--now")
     cluster.busy_pod("born")
     wait_for("the pod that came", lambda: is_ready(cluster.get("pod", "-n", "shop", "born")))
@@ -129,12 +129,12 @@ def test_operators_are_away(cluster, doomed, outage):
     ended = at_a_windows_end(log, busy)
     samples, used = (after - before for after, before in zip(ended, begun))
     cluster.times.append((f"operator away: samples for each of {used:.0f} s of CPU, at {hz} Hz", samples / used))
-    # Which task a processor's tick hits is chance: four standard deviations. What was taken is all there.
+    # Which task a CPU's timer hits is random: allow four standard deviations. No sample that was taken is lost.
     assert abs(samples - used * hz) <= 4 * (used * hz) ** 0.5 + 3, "samples lost, or too many"
     assert lost(cluster) == lost_before
     assert names(log.samples(busy)) == {"busy"}
     assert names(log.samples(doomed)) <= {"doomed"}
-    # Nobody told of the pod that came: its samples wait, and are dropped after three windows.
+    # The agent was told nothing about the new pod: its samples are held, and dropped after three windows.
     wait_for("dropped samples of the pod that came", lambda: counters(cluster, UNKNOWN) > unknown_before and cpu(born) > 3)
     assert log.count(born) == 0
     cold_start(cluster, busy)
@@ -146,7 +146,7 @@ def test_operators_are_away(cluster, doomed, outage):
 
 
 def cold_start(cluster, busy):
-    """An agent that starts while nobody is there names what the snapshot names."""
+    """An agent that starts while no operator runs names the pods that are in the snapshot on disk."""
     before = cluster.pods(AGENTS)[0]["status"]["containerStatuses"][0]
     (pid,) = host_pids(before["containerID"].split("://")[1])
     os.kill(pid, signal.SIGKILL)
@@ -157,7 +157,7 @@ def cold_start(cluster, busy):
 
 
 def come_back(cluster, born, busy, uid):
-    """Other processes, another epoch, other pods and another rate: a snapshot, and nobody is started anew."""
+    """New operators (with a new epoch, other pods and another rate) send a snapshot, and the agent is not restarted."""
     before = cluster.agent()["status"]["containerStatuses"][0]["containerID"]
     cluster.scale(2)
     wait_for("samples of the pod that came", lambda: cluster.count(born) > 0)
@@ -170,5 +170,5 @@ def come_back(cluster, born, busy, uid):
         return (cluster.count(busy) - count) / (cpu(busy) - used)
     wait_for("the rate that was asked for meanwhile", lambda: 60 < rate() < 140)
     assert cluster.agent()["status"]["containerStatuses"][0]["containerID"] == before
-    assert lost(cluster) == 0  # of this agent, since its start
+    assert lost(cluster) == 0  # since the start of this agent
     assert not re.search(r"eyJ[A-Za-z0-9_-]{20}", cluster.log())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another value of a destination's Secret is in what the agent sends within seconds, the cluster's and a tenant's, and
-nothing is started anew for it. A tenant's destination that takes nothing is said in the tenant's config alone."""
+"""When the Secret of a destination (the cluster's or a tenant's) changes, the agent's requests have the new value within
+seconds, without a restart. A tenant's destination that is unreachable shows in the tenant's config only."""
 import base64
 import json
 import os
@@ -12,8 +12,8 @@ import pytest
 
 from cluster import NAMESPACE, ROOT, SCRIPT, wait_for
 
-ADDRESS, MAIN, MINE, NOBODY = "10.244.77.1", 4318, 4319, 4320  # hack/node's bridge; who listens where
-REACHES_WITHIN = 5  # seconds; windows are of one
+ADDRESS, MAIN, MINE, NOBODY = "10.244.77.1", 4318, 4319, 4320  # hack/node's bridge; nobody listens on the last port
+REACHES_WITHIN = 5  # seconds; a window lasts one
 LONG = os.environ.get("KILN_LONG") == "1"
 ROTATIONS, QUIET = (5, 40) if LONG else (2, 15)
 TENANT_SECRETS = ROOT / "kustomize/components/tenant-secrets/cluster_role.yaml"
@@ -25,7 +25,7 @@ def otlp(name, port, secret):
 
 
 class Receiver:
-    """tests/e2e/receiver.py in the node's network."""
+    """tests/e2e/receiver.py, run in the node's network namespace."""
 
     def __init__(self, cluster, path):
         self.path = path
@@ -35,13 +35,13 @@ class Receiver:
                                             stdout=out, stderr=subprocess.STDOUT)
 
     def requests(self, port):
-        """[(when, token)]"""
+        """[(time, token)] of the requests to PORT."""
         with open(self.path, encoding="utf-8") as f:
             lines = [line.split() for line in f.read().splitlines()]
         return [(float(at), value) for at, to, value in lines if to == str(port)]
 
     def first(self, port, token):
-        """When the first request with TOKEN came to PORT."""
+        """The time (CLOCK_MONOTONIC) of the first request with TOKEN to PORT, or None."""
         return next((at for at, value in self.requests(port) if value == token), None)
 
     def count(self, port):
@@ -53,7 +53,7 @@ def receiver(cluster, tmp_path_factory):
     wait_for("the agent", cluster.agent)
     receiver = Receiver(cluster, tmp_path_factory.mktemp("receiver") / "requests")
     spec = cluster.get("cpc", "cluster")["spec"]
-    # As docs/policy.md has it.
+    # The setup that docs/policy.md describes.
     cluster.kubectl("apply", "-f", TENANT_SECRETS)
     cluster.kubectl("create", "rolebinding", "-n", "shop", "kiln-stream-secrets",
                     "--clusterrole=kiln-operator-tenant-secrets", f"--serviceaccount={NAMESPACE}:kiln-stream")
@@ -94,14 +94,14 @@ def test_a_secrets_new_value_reaches_what_is_sent(cluster, receiver, namespace, 
         put_secret(cluster, namespace, secret, f"{tag}-{i}")
         at = wait_for("requests with the new value", lambda: receiver.first(port, f"{tag}-{i}"), interval=0.1)
         took.append(at - since)
-        time.sleep(i / 3)  # at any time of the operator's own round
+        time.sleep(i / 3)  # so that the change falls into different phases of the operator's polling
     cluster.times.append((f"Secret of {tag} changed: in a request (longest of {ROTATIONS})", max(took)))
     assert max(took) <= REACHES_WITHIN, took
     assert cluster.agent()["status"]["containerStatuses"][0]["containerID"] == before
 
 
 def conditions(thing):
-    """{type: (status, reason)}, without when."""
+    """{type: (status, reason)} of an object's conditions, without their times."""
     return {c["type"]: (c["status"], c["reason"]) for c in thing["status"].get("conditions", [])}
 
 
@@ -127,7 +127,7 @@ def test_a_tenants_broken_endpoint_is_the_tenants_own_business(cluster, receiver
         while time.monotonic() < since + QUIET:
             assert others() == before
             time.sleep(1)
-        # What goes to the cluster's destination goes on.
+        # The cluster's destination still receives samples.
         count = receiver.count(MAIN)
         wait_for("requests to the cluster's destination", lambda: receiver.count(MAIN) > count)
         cluster.kubectl("patch", "pcfg", "-n", "shop", "own", "--type=merge", "-p",

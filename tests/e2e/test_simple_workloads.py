@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose samples they are: each kind of workload, with exactly the resource attributes that the semantic conventions
-give it (k8s.*, container.*, service.*), read from `kubectl logs` of the agent and compared with what the API server has."""
+"""Samples of each kind of workload have exactly the resource attributes that the semantic conventions give that kind
+(k8s.*, container.*, service.*). They are read from `kubectl logs` of the agent and compared with the API server's objects."""
 import json
 
 import pytest
@@ -50,7 +50,7 @@ WORKLOADS = [
 
 @pytest.fixture(scope="module")
 def market(cluster):
-    """The workloads, once the agent knows of them all."""
+    """Creates WORKLOADS once the agent is Ready; deletes them afterwards."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [
         {**w, "metadata": {**w["metadata"], "namespace": NAMESPACE}} if w["kind"] != "Namespace" else w
         for w in WORKLOADS]})
@@ -61,14 +61,14 @@ def market(cluster):
 
 
 def pod_of(cluster, prefix):
-    """The first pod so called that has run, or runs."""
+    """The oldest pod whose name begins with PREFIX and whose container has been started, or None."""
     pods = [p for p in cluster.get("pods", "-n", NAMESPACE)["items"] if p["metadata"]["name"].startswith(prefix)]
     pods.sort(key=lambda p: p["metadata"]["creationTimestamp"])
     return next((p for p in pods if p["status"].get("containerStatuses", [{}])[0].get("containerID")), None)
 
 
 def common(cluster, pod, status):
-    """What holds for a container of any pod of this node."""
+    """The attributes that a container of any pod on this node must have."""
     meta = pod["metadata"]
     return {
         "k8s.namespace.name": NAMESPACE, "k8s.pod.name": meta["name"], "k8s.pod.uid": meta["uid"],
@@ -112,7 +112,7 @@ def of_annotations(cluster, pod):
 
 
 def assert_seen(cluster, container, want):
-    """A container's samples have these attributes, from its first sample on; its Service may become known later."""
+    """All samples of CONTAINER have the attributes WANT; only k8s.service.name may be missing in the first ones."""
     def resources():
         return [{k: v for k, v in s.resource.items() if k.startswith(("k8s.", "container.", "service.", "team"))}
                 for s in cluster.samples(container)]
@@ -129,7 +129,7 @@ def assert_seen(cluster, container, want):
 
 @pytest.mark.parametrize("name, own", [
     ("web", of_deployment), ("db", of_stateful_set), ("once", of_job), ("prepared", of_pod), ("told", of_annotations),
-    ("brief", of_pod), ("tick", of_cron_job),  # the last: it starts with the next minute
+    ("brief", of_pod), ("tick", of_cron_job),  # last, because a CronJob starts with the next minute
 ])
 def test_samples_carry_whose_they_are(market, name, own):
     pod = wait_for(f"a pod of {name}", lambda: pod_of(market, name))

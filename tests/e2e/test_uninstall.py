@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last of the tests of overlay "simple": how it goes away while a namespace has a config of its own and the operator
-has rendered rights for a Secret. With KILN_LONG=1 in every order in which people do it."""
+"""Runs last of the tests of overlay "simple": uninstalling leaves nothing behind, though a namespace has its own config
+and the operator has rendered rights for a Secret. KILN_LONG=1 tries every order in which users delete the parts."""
 import os
 import pathlib
 import signal
@@ -22,7 +22,7 @@ def test_deleting_the_config_ends_profiling(cluster):
     left = cluster.get("daemonset,configmap,service,serviceaccount,networkpolicy,role,rolebinding", "-n", NAMESPACE,
                        "-l", "app.kubernetes.io/managed-by=kiln-operator")["items"]
     assert left == [], [item["metadata"]["name"] for item in left]
-    # The first config is made once: it does not come back.
+    # The operator creates the first config only once: a deleted config does not come back.
     assert cluster.get("cpc")["items"] == []
     assert len([p for p in cluster.pods(OPERATORS) if is_ready(p)]) >= 1
     delete_all(cluster)
@@ -30,7 +30,7 @@ def test_deleting_the_config_ends_profiling(cluster):
 
 
 def install_and_use(cluster):
-    """Until profiles come, with all that the operator makes."""
+    """Installs Kiln, configures a Secret and a namespace, and waits for profiles and for the operator's objects."""
     cluster.kubectl("apply", "-k", SIMPLE)
     cluster.kubectl("create", "secret", "generic", "backend", "-n", NAMESPACE, "--from-literal=token=hush")
     wait_for("the first config", lambda: cluster.get("cpc", "cluster"))
@@ -52,7 +52,7 @@ def delete_all(cluster):
 
 
 def all_at_once(cluster):
-    """In use."""
+    """Nothing is deleted before `kubectl delete -k`."""
 
 
 def after_its_configs(cluster):
@@ -61,7 +61,7 @@ def after_its_configs(cluster):
 
 
 def after_the_operator_was_killed(cluster):
-    """Both roles, with -9, and none comes back."""
+    """Deletes both Deployments and kills all replicas with SIGKILL."""
     pids = [pid for p in cluster.pods(OPERATORS) for status in p["status"]["containerStatuses"]
             for pid in host_pids(status["containerID"].split("://")[1])]
     assert len(pids) == 4
@@ -70,7 +70,7 @@ def after_the_operator_was_killed(cluster):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # it had ended by itself
+            pass  # the process has already ended
 
 
 def after_the_operators_rights(cluster):
@@ -87,7 +87,7 @@ def after_the_namespace(cluster):
 
 
 def before_the_config_is_there(cluster):
-    """Taken away while it is being made again."""
+    """The config is deleted and created again, and not awaited."""
     cluster.kubectl("delete", "cpc", "cluster", "--wait=false")
     cluster.kubectl("apply", "-f", SIMPLE / "cluster.yaml")
 
@@ -111,21 +111,21 @@ def test_uninstall_leaves_nothing(cluster, order):
 def nothing_is_left(cluster):
     wait_for("nothing", lambda: left_in_the_cluster(cluster) == [], timeout=60)
     wait_for("no process", lambda: left_running() == [], timeout=60)
-    # The folder is hack/node's.
+    # hack/node makes the folder itself; it has to be empty.
     assert run(SCRIPT, "run", cluster.node_dir, "--", "find", "/var/lib/kiln", "-mindepth", "1") == ""
 
 
 def left_in_the_cluster(cluster):
-    """Everything of ours, of whatever kind the server has: by label and by name."""
+    """The names of all objects of any kind that have Kiln's label, or "kiln" in their name."""
     kinds = cluster.kubectl("api-resources", "--verbs=list,delete", "-o", "name").split()
     kinds = ",".join(kind for kind in kinds if not kind.startswith("events"))
     ours = cluster.kubectl("get", kinds, "-A", "-l", "app.kubernetes.io/part-of=kiln", "-o", "name").split()
     named = [n for n in cluster.kubectl("get", kinds, "-A", "--ignore-not-found", "-o", "name").split() if "kiln" in n]
-    return sorted({n for n in ours + named if not n.endswith("/kiln-node")})  # the node itself
+    return sorted({n for n in ours + named if not n.endswith("/kiln-node")})  # the Node object is called kiln-node
 
 
 def left_running():
-    """Our programs in containers of the node."""
+    """The names of the running kiln-agent and kiln-operator processes in the node's cgroups."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:

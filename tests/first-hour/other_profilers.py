@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people have from other profilers, block by block, and what becomes of it with Kiln: the rows of
-docs/from-other-profilers.md. The documents are not in the tree; a row knows its block by its place and by words that are
-in it. What a row says of the agent is measured by test_other_profilers.py."""
+"""The rows of docs/from-other-profilers.md: each code block of other profilers' documents, and its equivalent with Kiln.
+The documents are not in the tree: a row belongs to the block at its position, which must contain the row's `has`.
+test_other_profilers.py runs the agent for the "outcome" column."""
 import dataclasses
 
 
@@ -9,23 +9,23 @@ import dataclasses
 class Row:
     has: str  # a word or line that is in the block
     what: str
-    here: str = ""  # how it is done with Kiln, or why it stays as it is
+    here: str = ""  # how to do the same with Kiln, or why nothing changes
 
 
 class Runs(Row):
-    """The agent takes it: a configuration, a command line, a manifest, a unit."""
+    """A configuration, command line, manifest or unit that the agent accepts as written."""
 
 
 class Receives(Row):
-    """A configuration of a Collector that receives: the agent refuses it and tells what it is for."""
+    """A configuration of a receiving Collector: the agent rejects it and tells to run a Collector."""
 
 
 class Otherwise(Row):
-    """Done in another way here."""
+    """Kiln does the same in another way."""
 
 
 class Untouched(Row):
-    """Of the receiver, the store, the viewer or the kernel."""
+    """A block about the receiver, the store, the viewer or the kernel: it stays as it is."""
 
 
 TEXT = "`kubectl -n kiln-system logs ds/kiln-agent`"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new user's first hour: the README's own commands and files, as they stand there, with a program of the user's.
+"""A new user's first hour: the README's own commands and files, word by word, with a program of the user's.
 
-What the README says is cut out of it, so that it cannot say what does not work. Each try asks what the user would: are
-my program's functions there, with the CPU time that they took? Fixed ports and host names are the test's own, in a
-network namespace. `KILN_PYROSCOPE` names a Pyroscope for the try that needs one: 1.18.1 and 2.2.1 were tried.
-The tries in a cluster are in test_cluster.py."""
+The tests cut the commands out of the README, so a command there that does not work fails a test. Each test checks that
+the functions of the user's program are in the profile with the CPU time that they took. A network namespace of the test
+provides the fixed ports and host names. `KILN_PYROSCOPE` is the path of a Pyroscope for the test that needs one (1.18.1
+and 2.2.1 were tried). The tests in a cluster are in test_cluster.py."""
 import collections
 import json
 import os
@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "integration", "agent"))
 import parts  # noqa: E402
 
 HZ = 20  # the default rate
-SECONDS = 12  # that the program runs
+SECONDS = 12  # the program's running time
 README = (parts.ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -36,7 +36,7 @@ def blocks(heading):
 
 
 def told(pattern):
-    """The one command of the README, in a block or in its text, that PATTERN begins."""
+    """The only command of the README, in a code block or in its text, that begins with PATTERN."""
     found = re.findall(rf"(?:^|`)({pattern}[^`\n]*)", README, flags=re.M)
     assert len(found) == 1, (pattern, found)
     return found[0]
@@ -55,7 +55,7 @@ def shop(tmp_path_factory):
 
 @pytest.fixture
 def bin_path(tmp_path):
-    """Where the README's `kiln-agent` is found: what the service's section installs there."""
+    """A PATH that has the `kiln-agent` of the README's commands."""
     directory = tmp_path / "bin"
     directory.mkdir()
     os.symlink(parts.agent.binary(), directory / "kiln-agent")
@@ -63,7 +63,7 @@ def bin_path(tmp_path):
 
 
 class Command:
-    """A line of the README in a shell of the sandbox; what it prints goes to a file."""
+    """Runs a command line of the README in a shell in the sandbox; its output goes to a file."""
 
     def __init__(self, sandbox, line, directory, path=None):
         self.out = directory / "printed.txt"
@@ -81,7 +81,7 @@ class Command:
         return self
 
     def end(self):
-        """Ctrl-C."""
+        """Interrupts the command as Ctrl-C does; it must exit with 0."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         assert self.process.wait(parts.WAIT) == 0, self.printed()
@@ -112,7 +112,7 @@ def command(sandbox, tmp_path, bin_path):
 
 
 class Work:
-    """A run of the program. used: {function: seconds of CPU}, by the program itself; lasted: seconds, about."""
+    """One run of the program. used: {function: CPU seconds}, measured by the program; lasted: its elapsed seconds, about."""
 
     def __init__(self, shop):
         begin = time.monotonic()
@@ -124,10 +124,10 @@ class Work:
 
 
 def assert_told(seen, work):
-    """SEEN: {function: seconds}. Within 5 % of what the program used in all, each function too.
+    """SEEN, {function: seconds}, must agree with WORK: the sum and each function within 5 % of the program's CPU time.
 
-    It never sleeps. If it lasted longer than it used the CPU, a hypervisor may have taken the CPU away: a sample counts
-    that time, a thread's CPU clock does not."""
+    The program never sleeps. If its elapsed time exceeds its CPU time, a hypervisor may have taken the CPU away: samples
+    count that time, the thread's CPU clock does not."""
     total, longer = work.total(), work.lasted / work.total()
     assert 0.95 * total <= sum(seen.values()) <= (longer + 0.05) * total, (seen, work.used, longer)
     for function, took in work.used.items():
@@ -135,7 +135,7 @@ def assert_told(seen, work):
 
 
 def by_function(stacks):
-    """{function of the program: value} of (frames leaf first, value)."""
+    """{function of the program: sum of values}. STACKS: (frames, leaf first; value); stacks without one: "elsewhere"."""
     out = collections.Counter()
     for frames, value in stacks:
         out[next((f for f in frames if f in ("knead", "bake")), "elsewhere")] += value
@@ -143,7 +143,7 @@ def by_function(stacks):
 
 
 def of_otlp(samples):
-    """The same of the program's samples, in seconds."""
+    """by_function() over decoded OTLP samples of the program; the values are in seconds."""
     mine = [s for s in samples if s["attributes"].get("thread.name") == "shop"]
     return by_function(([f["name"] for f in s["frames"]], s["value"] * s["period"][2] / 1e9) for s in mine)
 
@@ -152,7 +152,7 @@ def of_otlp(samples):
 
 
 def test_a_flame_graph_of_this_machine(sandbox, command, shop, tmp_path):
-    """Two commands of "Try it": the page is there while it runs, and the file afterwards."""
+    """Two commands of "Try it": the page answers while the agent runs, and the file is there afterwards."""
     assert blocks("Try it")[0].strip() == "./hack/run"
     line = told(r"\./hack/run --duration")
     run = command(line.replace("./hack/run", shlex.quote(str(parts.ROOT / "hack/run")), 1))
@@ -169,7 +169,7 @@ def test_a_flame_graph_of_this_machine(sandbox, command, shop, tmp_path):
 
 
 def test_a_collector(sandbox, command, shop, tmp_path):
-    """The flag line of "Send profiles somewhere"."""
+    """The command with flags in "Send profiles somewhere"."""
     collector = parts.Collector(tmp_path, parts.components.collector(), grpc=4317, prefix=sandbox.prefix).start()
     try:
         run = command(told("kiln-agent --collection-agent")).profiles()
@@ -184,7 +184,7 @@ def test_a_collector(sandbox, command, shop, tmp_path):
 
 
 def test_a_configuration_file(sandbox, command, shop, tmp_path):
-    """The file of "Send profiles somewhere": first --check, as the README says, without and with its receiver."""
+    """The configuration file of "Send profiles somewhere": with --check, without and with a receiver, then for real."""
     (tmp_path / "agent.yaml").write_text(blocks("Send profiles somewhere")[1])
     line = told("kiln-agent --config")
     away = command(f"{line} --check")
@@ -205,7 +205,7 @@ def test_a_configuration_file(sandbox, command, shop, tmp_path):
 
 
 def pyroscope_arguments(directory):
-    """What keeps it to itself, and to DIRECTORY. 1.x has a storage that has to be named, 2.x a metastore."""
+    """Arguments that keep Pyroscope's data in DIRECTORY and its reports off. 1.x needs a storage, 2.x a metastore."""
     arguments = ["-target=all", "-self-profiling.disable-push=true", "-usage-stats.enabled=false",
                  f"-storage.filesystem.dir={directory}/shared", f"-pyroscopedb.data-path={directory}/data"]
     flags = subprocess.run([os.environ["KILN_PYROSCOPE"], "-help"], capture_output=True, text=True, check=False)
@@ -217,9 +217,9 @@ def pyroscope_arguments(directory):
 
 @pytest.mark.skipif("KILN_PYROSCOPE" not in os.environ, reason="KILN_PYROSCOPE names no Pyroscope")
 def test_pyroscope(sandbox, command, shop, tmp_path):
-    """The same file, and the functions queried back by Pyroscope's API."""
+    """The same configuration file with a real Pyroscope, from whose API the functions are queried."""
     (tmp_path / "agent.yaml").write_text(blocks("Send profiles somewhere")[1])
-    # It wants an address that is not the loopback's.
+    # Pyroscope wants an interface other than loopback.
     for change in ("link add eth0 type veth peer name eth1", "address add 10.0.0.1/24 dev eth0", "link set eth0 up",
                    "link set eth1 up"):
         assert sandbox.run("ip", *change.split()).returncode == 0, change
@@ -231,7 +231,7 @@ def test_pyroscope(sandbox, command, shop, tmp_path):
             run = command(told("kiln-agent --config")).profiles()
             truth = Work(shop)
             run.end()
-            # What it has taken can be queried a little later.
+            # Pyroscope takes a moment until received profiles can be queried.
             deadline = time.monotonic() + 60
             while sum((seen := queried(sandbox)).values()) < 0.95 * truth.total() and time.monotonic() < deadline:
                 time.sleep(0.5)
@@ -241,7 +241,7 @@ def test_pyroscope(sandbox, command, shop, tmp_path):
 
 
 def queried(sandbox):
-    """{function: seconds}: each function's own time in the flame graph of everything."""
+    """{function: seconds}: the self time of each of the program's functions in the flame graph of all profiles."""
     query = "process_cpu:cpu:nanoseconds:cpu:nanoseconds{}"
     done = sandbox.run("curl", "--silent", "--get", "--data-urlencode", f"query={query}", "--data", "from=now-1h",
                        "--data", "until=now", "--data", "max-nodes=65536", "http://127.0.0.1:4040/pyroscope/render")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/from-other-profilers.md: each block of the documents that people come with has its row, and what the row says of
-the agent is what the agent does. KILN_WRITE=1 writes the page anew. The documents are not part of the tree
-(KILN_SEEDS, ../shared/seeds); without them the page is still checked for what it names."""
+"""docs/from-other-profilers.md has a row for each code block of the documents of other profilers, and each row states
+what the agent really answers. KILN_WRITE=1 writes the page anew. The documents are not part of the tree (KILN_SEEDS,
+../shared/seeds); without them only the files, flags and links that the page names are checked."""
 import difflib
 import functools
 import os
@@ -34,13 +34,13 @@ samples arrive is what `tests/integration/agent/test_seeds.py` looks at.
 
 
 def documents():
-    """The texts in their order, or none."""
+    """The texts of the documents in order; empty when they are not there."""
     names = sorted(n for n in (os.listdir(SEEDS) if os.path.isdir(SEEDS) else []) if re.match(r"\d{3}_.*\.txt$", n))
     return [open(os.path.join(SEEDS, n), encoding="utf-8").read() for n in names]
 
 
 def blocks(text):
-    """(line, text) of each fenced block, without the fence's indentation; or of the one that has lost its fence."""
+    """(line, text) of each fenced block, dedented. A document without fences has one block: its configuration."""
     out = [(text.count("\n", 0, m.start()) + 1, textwrap.dedent(m.group(2)))
            for m in re.finditer(r"^([ \t]*)``` ?\w* ?\n(.*?)^\1```", text, re.M | re.S)]
     if not out:
@@ -59,7 +59,7 @@ def sections(text):
 
 
 def agent(directory, arguments, config=None, env=None, prefix=()):
-    """(exit code, what it warns of or refuses) of --check."""
+    """Runs the agent with --check: (exit code, its warnings and errors, without time and position)."""
     if config is not None:
         path = directory / "config.yaml"
         path.write_text(config, encoding="utf-8")
@@ -75,14 +75,14 @@ def agent(directory, arguments, config=None, env=None, prefix=()):
 
 
 def mounts(pairs):
-    """A prefix: the host's folders where the block has them, read-only, in a namespace of the mounts' own."""
+    """A command prefix: binds host folders to the block's mount points, read-only, in a mount namespace of its own."""
     script = "".join(f"mount --rbind {shlex.quote(a)} {shlex.quote(b)} && mount -o remount,bind,ro {shlex.quote(b)} && "
                      for a, b in pairs)
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script + 'exec "$@"', "sh"]
 
 
 def of_the_host(pairs):
-    """Without the files that the user brings, whose text is given to the agent, and without what this host has not."""
+    """The mounts of /proc, /sys and /lib whose mount point exists here. Others are files whose text the agent is given."""
     return [(a, b) for a, b in pairs if a.startswith(("/proc", "/sys", "/lib")) and os.path.isdir(b)]
 
 
@@ -109,7 +109,7 @@ def containers(text):
 
 
 def runs(directory, text, whole):
-    """Each start that TEXT asks for: (exit code, words). WHOLE is the document's configuration that it belongs to."""
+    """Runs agent() for each start that the block TEXT describes. WHOLE: the document's complete configuration, if any."""
     if re.search(r"^(receivers|processors):", text, re.M):
         part = sections(text)
         config = text if "receivers" in part else "".join({**sections(whole), **part}.values())
@@ -129,7 +129,7 @@ def runs(directory, text, whole):
 
 
 def commands(text):
-    """Lines of a shell block that start a profiler, and those that are nothing but flags of it."""
+    """The lines of a shell block, as words, that start a profiler or consist of a profiler's flags."""
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         if words[:2] == ["docker", "run"] or any(w.startswith("-") for w in words):
@@ -137,7 +137,7 @@ def commands(text):
 
 
 def flags(words):
-    """(arguments, mounts)"""
+    """(arguments, mounts) of a command line, given as words."""
     if words[:2] == ["docker", "run"]:
         image = next(i for i, w in enumerate(words) if is_profiler(w) and "/" in w)
         return words[image + 1:], [words[i + 1].split(":")[:2] for i in range(image) if words[i] == "-v"]
@@ -148,7 +148,7 @@ def flags(words):
 
 
 def outcome(row, directory, text, whole):
-    """What the page says became of it."""
+    """The text of the row's "outcome" column, from the agent's answer."""
     if isinstance(row, Untouched):
         return "stays as it is"
     if isinstance(row, Otherwise):
@@ -156,7 +156,7 @@ def outcome(row, directory, text, whole):
     if isinstance(row, Receives):
         code, said = agent(directory, [], text)
         assert code == 2, said
-        # The last line is the refusal: it tells what to do.
+        # The last line is the error; it tells what to do instead.
         assert re.search(r"; run an OpenTelemetry Collector for that$", said[-1]), said
         return f"for a Collector; the agent says `{said[-1]}`"
     assert isinstance(row, Runs)
@@ -201,7 +201,7 @@ def test_each_block_has_its_row_and_the_page_has_what_the_agent_says(texts, tmp_
 
 
 def test_flags_of_the_documents_are_flags_of_the_agent(texts):
-    """Also those that stand in running text only."""
+    """Every flag that the documents mention, in running text too, is one of the agent's."""
     known = help_text()
     asked = {w for text in texts for w in re.findall(r"`(-{1,2}[a-z][a-z-]+)(?:=[^`]*)?`", text)}
     assert "-collection-agent" in asked
@@ -215,7 +215,7 @@ def help_text():
 
 
 def test_a_port_without_tls_is_told_with_the_flag(tmp_path):
-    """The flag line's receiver, as the same document configures it, has no TLS."""
+    """--check names the flag --disable-tls when the receiver speaks plain text, as the documents' receiver does."""
     collector = parts.Collector(tmp_path, parts.components.collector()).start()
     try:
         asked = subprocess.run([parts.agent.binary(), "-collection-agent", f"localhost:{collector.grpc}", "--check"],

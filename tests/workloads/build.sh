@@ -25,10 +25,10 @@ cc qsort-static qsort.c -static
 cc qsort-static-pie qsort.c -static-pie -fPIE
 cc qsort-debugframe qsort.c -g -fno-asynchronous-unwind-tables -fno-unwind-tables
 cc qsort-protected qsort.c -fcf-protection=full -fstack-protector-strong -D_FORTIFY_SOURCE=2 -Wl,-z,relro,-z,now
-# Other names and layout, to be renamed over a running qsort.
+# A program with other function names and another layout, which a test renames over a running qsort.
 cc qsort-impostor qsort.c -Dspin=impostor_spin -Drec=impostor_rec -Dcmp=impostor_cmp -O1
 
-# Without symbols; with them in .debug/ by debug link; with them in .gnu_debugdata; without any.
+# qsort without symbols; with symbols in .debug/ by debug link; with symbols in .gnu_debugdata.
 cp "$out/wl-qsort" "$out/wl-qsort-stripped" && strip --strip-all "$out/wl-qsort-stripped"
 mkdir -p "$out/.debug"
 cc qsort-debuglink qsort.c -g -Wl,--build-id=none
@@ -79,7 +79,7 @@ cc rhythm rhythm.c
 cc tick tick.c
 cc tick-static tick.c -static
 cc jit jit.c
-# Frame pointers instead of unwind information, and its text larger than is read as a whole.
+# Programs with frame pointers instead of unwind information, and with more code than the agent reads as a whole.
 bare=(-fno-asynchronous-unwind-tables -fno-unwind-tables -fno-omit-frame-pointer -momit-leaf-frame-pointer)
 cc bare bare.c "${bare[@]}" -fno-toplevel-reorder
 cc bare-cet bare.c "${bare[@]}" -fno-toplevel-reorder -fcf-protection=full -Os

@@ -30,7 +30,7 @@ def collector(tmp_path, collector_binary):
 
 @pytest.fixture
 def agent():
-    """Starts agents; what is left of them is ended. A sanitizer's report fails the test."""
+    """Starts agents, and kills those that still run after the test. A sanitizer's report fails the test."""
     started = []
 
     def start(*arguments, **options):
@@ -47,14 +47,14 @@ def agent():
 
 @pytest.fixture
 def busy():
-    """Eight threads that never rest."""
+    """The workload "threads": eight threads that always compute."""
     with parts.workload.Workload("threads", seconds=1200) as w:
         yield w
 
 
 @pytest.fixture(autouse=True)
 def sanitizer_options(monkeypatch):
-    """What the sanitizers say goes to the agent's standard error, and to its exit status."""
+    """Sanitizers report on the agent's standard error, and with exit status 86."""
     for name, more in (("ASAN_OPTIONS", "exitcode=86:detect_leaks=1"), ("UBSAN_OPTIONS", "print_stacktrace=1"),
                        ("TSAN_OPTIONS", f"exitcode=86:suppressions={parts.ROOT}/hack/tsan.supp")):
         monkeypatch.setenv(name, ":".join(filter(None, (os.environ.get(name), more))))

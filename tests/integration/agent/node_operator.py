@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator as an agent sees it: a real gRPC server with TLS that speaks proto/kiln/node/v1/node.proto and
-says what a test tells it to."""
+sends the state that a test sets."""
 import concurrent.futures
 import os
 import pathlib
@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from parts import ROOT, wait_until
 
 _PROTO = "kiln/node/v1/node.proto"
-CHUNK = 100  # policies or pods in a message of the snapshot
+CHUNK = 100  # most policies or pods in one message of the snapshot
 
 
 def _messages(directory):
@@ -31,7 +31,7 @@ def _messages(directory):
 
 
 class Pod:
-    """One pod of one container, whose cgroup is PATH."""
+    """A pod with one container, whose cgroup is `path`."""
 
     def __init__(self, number, policy, name=None, container=True, attributes=None):
         self.uid = str(uuid.uuid4())
@@ -74,21 +74,21 @@ class Operator:
         self.server.stop(0).wait()
 
     def settings(self, more=""):
-        """The agent's `operator` map; MORE: ", key: value"."""
+        """The map `operator` of the agent's configuration. MORE: further keys, as ", key: value"."""
         return (f'{{endpoint: "127.0.0.1:{self.port}", ca_file: {self.certificate}, token_file: {self.token},'
                 f' server_name: kiln-operator.kiln.svc, snapshot_file: {self.directory}/pods.snapshot{more}}}')
 
-    # ---- what it says -------------------------------------------------------------------------------
+    # ---- what it sends ------------------------------------------------------------------------------
 
     def _policy(self, policy_id):
-        """(enabled, Hz) or (enabled, Hz, [Destination.id])"""
+        """The Policy message. self.policies[id]: (enabled, Hz) or (enabled, Hz, [Destination.id])."""
         enabled, hz, *where = self.policies[policy_id]
         return self.types["Policy"](id=policy_id, enabled=enabled, hz=hz, routed=bool(where),
                                     priority=self.priorities.get(policy_id, 0),
                                     destinations=where[0] if where else [])
 
     def _destination(self, name):
-        """{id: None or {field of Destination: value}, with headers and tls as maps}"""
+        """The Destination message. self.destinations[name]: {field of Destination: value}; headers and tls are maps."""
         fields = dict(self.destinations[name])
         headers = [self.types["Header"](name=k, value=v) for k, v in fields.pop("headers", {}).items()]
         tls = self.types["Tls"](**fields.pop("tls", {"mode": 2}))
@@ -108,7 +108,7 @@ class Operator:
         return message
 
     def _everything(self):
-        """In messages of a size that the operator's have."""
+        """The snapshot as Update messages, split as the operator splits it: at most CHUNK policies or pods in each."""
         first = self.types["Update"](destinations=[self._destination(d) for d in self.destinations])
         if self.default:
             first.default_policy.CopyFrom(self.types["Policy"](id=99, enabled=self.default[0], hz=self.default[1]))
@@ -154,8 +154,8 @@ class Operator:
     # ---- what a test changes -------------------------------------------------------------------------
 
     def tell(self, policies=None, pods=(), default=None, deleted=(), destinations=None, forgotten=(), budget=None):
-        """Changes the state; waits until every agent that is connected has it. FORGOTTEN: policies and destinations
-        that are no more."""
+        """Changes the state and sends the change; waits for the acknowledgement if an agent is connected. FORGOTTEN: ids of
+        policies (int) and of destinations (str) that are deleted."""
         with self.lock:
             self.policies.update(policies or {})
             self.destinations.update(destinations or {})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts that the agent's tests put together: a Collector, container cgroups, files that exporters
-wrote, and namespaces in which host names and ports are the test's own."""
+"""Helpers of the agent's tests: a Collector, container cgroups, readers of the exporters' files, and a sandbox with host
+names and ports of its own."""
 import contextlib
 import gzip
 import http.server
@@ -26,11 +26,11 @@ from ports import free_port  # noqa: E402
 
 LONG = os.environ.get("KILN_LONG") == "1"
 SANITIZER = os.environ.get("KILN_SANITIZE", "")
-WAIT = 300 if SANITIZER else 120  # seconds after which something that must come is taken for missing
+WAIT = 300 if SANITIZER else 120  # seconds; the longest wait for an expected event
 
 
 def period(hz):
-    """ns between two samples at HZ a second: kiln_period() in bpf/types.h."""
+    """ns between two samples at HZ samples a second, as kiln_period() of bpf/types.h computes it."""
     return 988_600_000 // hz
 
 
@@ -53,7 +53,7 @@ def profiling(a):
 
 
 class Sandbox:
-    """Own network (loopback only) and mounts: a fixed port is free, a host name is where the test says."""
+    """A network namespace (loopback only) and a mount namespace: every port is free, and HOSTS resolve to 127.0.0.1."""
 
     def __init__(self, directory, hosts=()):
         self.hosts = pathlib.Path(directory) / "hosts"
@@ -70,7 +70,7 @@ class Sandbox:
                               timeout=WAIT + 60, **options)
 
     def get(self, url):
-        """The body at URL, seen from inside."""
+        """The body that URL returns inside the sandbox, or None."""
         done = self.run("curl", "--silent", "--show-error", "--fail", url)
         return done.stdout if done.returncode == 0 else None
 
@@ -85,7 +85,7 @@ class Sandbox:
 
 
 class Collector:
-    """The real one, on ports that stay the same over restarts; each run writes a file of its own."""
+    """A real Collector. Its ports stay the same across restarts; each run writes its own output file."""
 
     def __init__(self, directory, binary, grpc=None, http=None, prefix=(), tls=None, signal="profiles"):
         self.directory, self.binary, self.prefix, self.tls = pathlib.Path(directory), binary, prefix, tls
@@ -142,12 +142,12 @@ service:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def complaints(self):
-        """Lines of its log above info."""
+        """The log lines of level warn and above."""
         return [line for line in self.log().splitlines()
                 if any(level in line.split("\t")[1:2] for level in ("warn", "error", "fatal", "panic"))]
 
     def samples(self):
-        """Read once: a Collector is not started again after this."""
+        """Stops the Collector and decodes what it received. Must not be started again afterwards."""
         self.stop()
         if self.decoded is None:
             self.decoded = [s for o in self.outputs if o.stat().st_size for s in otlp_decode.decode(str(o))]
@@ -155,7 +155,7 @@ service:
 
 
 class Recorder:
-    """Keeps the body of every POST and answers with `status`, which a test may change at any time."""
+    """An HTTP server that keeps the body of every POST. Answers with `status`, which a test may change at any time."""
 
     def __init__(self, status=200):
         self.bodies = []
@@ -191,7 +191,7 @@ class Recorder:
 
 
 def folded(path):
-    """{stack: value}"""
+    """{stack: sum of its values} of a file of folded stacks."""
     out = {}
     for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
         stack, value = line.rsplit(" ", 1)
@@ -211,7 +211,7 @@ def _varint(data, at):
 
 
 def _fields(data):
-    """(number, value) of a protobuf message; nested messages stay bytes."""
+    """(number, value) of each field of a protobuf message; length-delimited fields stay bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -227,8 +227,8 @@ def _fields(data):
 
 
 def pprof_sum(data):
-    """Sum of each sample type's values, by its name. DATA: a path or bytes. Numbers of the fields:
-    google/pprof, proto/profile.proto."""
+    """{sample type: sum of its values} of a gzipped pprof profile. DATA: a path or bytes. Field numbers: google/pprof,
+    proto/profile.proto."""
     raw = gzip.decompress(data if isinstance(data, bytes) else pathlib.Path(data).read_bytes())
     types, sums, strings = [], [], []
     for number, value in _fields(raw):
@@ -263,7 +263,7 @@ def _numbers(message, field):
 
 
 def pprof_samples(path):
-    """[(pid, samples, ns of CPU time)] of each kind of sample in a profile. Fields as above."""
+    """[(pid, samples, ns of CPU time)], one for each Sample message of a profile. Field numbers as in pprof_sum()."""
     out, strings = [], []
     raw = gzip.decompress(pathlib.Path(path).read_bytes())
     for number, value in _fields(raw):
@@ -279,11 +279,11 @@ def pprof_samples(path):
     return out
 
 
-# ---- a container, as far as the kernel shows one ---------------------------------------------------
+# ---- a container, as the kernel shows it -----------------------------------------------------------
 
 
 def hierarchies():
-    """{controllers: mount point} of every cgroup hierarchy; "" for version 2."""
+    """{controllers: mount point} of every cgroup hierarchy; the key of version 2 is ""."""
     out = {}
     for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
         left, right = line.split(" - ")
@@ -298,7 +298,7 @@ def hierarchies():
 
 
 class ContainerCgroup:
-    """Directories as the kubelet makes them, in WHICH hierarchies (None: all that take one)."""
+    """The cgroup directories of a container, as the kubelet makes them. WHICH: hierarchies; None: all that allow it."""
 
     def __init__(self, path, which=None):
         self.made, self.leaves = [], []
@@ -318,7 +318,7 @@ class ContainerCgroup:
                 if not os.path.isdir(at):
                     os.mkdir(at)
                     self.made.append(at)
-                if "cpuset" in controllers.split(","):  # takes no process before it knows where it may run
+                if "cpuset" in controllers.split(","):  # a cpuset without CPUs and memory nodes accepts no process
                     for name in ("cpuset.cpus", "cpuset.mems"):
                         text = pathlib.Path(parent, name).read_text()
                         pathlib.Path(at, name).write_text(text)
@@ -348,7 +348,7 @@ def _rmdir(path):
 
 @contextlib.contextmanager
 def contained(path, name, *arguments, which=None, seconds=600):
-    """A workload in a container's cgroup."""
+    """Runs a workload in the container cgroup PATH."""
     cgroup = ContainerCgroup(path, which)
     try:
         with workload.Workload(name, *arguments, seconds=seconds) as w:
@@ -362,7 +362,7 @@ def contained(path, name, *arguments, which=None, seconds=600):
 
 
 def http_get(url, timeout=60):
-    """(status, content type, text); None when nobody answers."""
+    """(status, content type, text) of a GET; None when there is no answer."""
     try:
         with urllib.request.urlopen(url, timeout=timeout) as answer:
             return answer.status, answer.headers.get("content-type"), answer.read().decode()
@@ -373,7 +373,7 @@ def http_get(url, timeout=60):
 
 
 def go():
-    """The Go tool, or None."""
+    """The path of the go command, or None."""
     return shutil.which("go") or next((p for p in ("/usr/local/go/bin/go",) if os.access(p, os.X_OK)), None)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CPU budget, measured from outside: the agent's own CPU time by the kernel's books, its BPF programs' by the
-kernel's statistics. The load is a storm of short processes and a program of 150 MB, at the highest rates."""
+"""The CPU budget, measured from outside: the agent's own CPU time from /proc, that of its BPF programs from the kernel's
+BPF statistics. The load is a storm of short processes and a program of 150 MB, at the highest rates."""
 import array
 import contextlib
 import datetime
@@ -18,9 +18,9 @@ from node_operator import Operator, Pod
 from parts import LONG, contained, agent as kiln, free_port, pprof_samples, profiling, wait_until, workload
 
 CPUS = len(os.sched_getaffinity(0))
-# Two CPUs at 1 %: 20 ms a second. What a node of 64 CPUs has at 0.03 %.
+# A share of each CPU: 30 ms of CPU time a second on all CPUs together.
 BUDGET = 0.03 / CPUS
-QUIET, LOAD, AFTER = (20, 60, 60) if LONG else (3, 10, 3)  # AFTER: at least
+QUIET, LOAD, AFTER = (20, 60, 60) if LONG else (3, 10, 3)  # seconds of each phase
 MB = 10 if os.environ.get("KILN_SANITIZE") else 150
 CONFIG = """
 receivers:
@@ -37,7 +37,7 @@ service:
 
 
 def columns(n, *values):
-    """N rows of 32-bit words, little-endian; each column one number or N of them."""
+    """N rows of little-endian 32-bit words. VALUES: the columns, each one number (the same in all rows) or N numbers."""
     table = array.array("I", bytes(4 * n * len(values)))
     for i, value in enumerate(values):
         table[i::len(values)] = array.array("I", [value]) * n if isinstance(value, int) else array.array("I", value)
@@ -45,19 +45,19 @@ def columns(n, *values):
 
 
 def large_program(path, megabytes):
-    """An ELF program that computes for ever, with unwind information (.eh_frame) and symbols for all of its code.
-    Numbers: System V ABI, ELF-64; DWARF 5, 6.4; Linux Standard Base 5.0, 10.6."""
-    size = 64  # of a function
+    """Writes an ELF program that loops for ever, with unwind information (.eh_frame) and symbols for all of its code.
+    Formats: System V ABI, ELF-64; DWARF 5, 6.4; Linux Standard Base 5.0, 10.6."""
+    size = 64  # bytes of code of each function
     n = megabytes * 1_000_000 // (size + 24 + 24 + 24)
     base, head = 0x400000, 64 + 3 * 56
     code_at = base + 4096
-    # 0: jmp 0, the others nop and ret
+    # Function 0 is "jmp 0", the others are nops and a ret.
     code = b"\xeb\xfe".ljust(size, b"\xcc") + (b"\x90" * (size - 1) + b"\xc3") * (n - 1)
     frames_at = (code_at + len(code) + 4095) // 4096 * 4096
     cie = struct.pack("<IIB3sBbBBB", 20, 0, 1, b"zR\0", 1, -8 & 0x7f, 16, 1, 0x1b) + bytes([0x0c, 7, 8, 0x90, 1, 0, 0])
     cie = cie[:24].ljust(24, b"\0")
-    # Each is six words: length, distance to the CIE, pc, size, no augmentation and the rule (CFA 16 bytes up after
-    # the first instruction), padding.
+    # Each FDE has six words: length, distance to the CIE, pc, size, no augmentation and the rule (CFA offset 16 after the
+    # first instruction), padding.
     words = columns(n, 20, range(28, 28 + 24 * n, 24),
                     ((code_at - frames_at - 32 + i * (size - 24)) % 2**32 for i in range(n)), size, 0x100e4100, 0)
     frames = bytearray(cie + words)
@@ -111,12 +111,12 @@ def of_programs(a):
 
 
 def spent(a):
-    """CPU time of the agent and of its BPF programs so far, in seconds. The kernel's books are in ticks of 10 ms."""
+    """CPU time of the agent and of its BPF programs so far, in seconds. The agent's part has a resolution of 10 ms."""
     return a.cpu_seconds() + of_programs(a)
 
 
 def spent_by_threads(a):
-    """As spent(), to the nanosecond, but for threads that have ended."""
+    """As spent(), but in nanosecond resolution and without the threads that have ended."""
     threads = (pathlib.Path(f"/proc/{a.pid}/task/{t}/schedstat").read_text() for t in os.listdir(f"/proc/{a.pid}/task"))
     return sum(int(text.split()[0]) for text in threads) / 1e9 + of_programs(a)
 
@@ -127,19 +127,19 @@ def used(process):
 
 
 def logged(a, text):
-    """When the agent logged a line with TEXT: UNIX time."""
+    """UNIX time at which the agent logged the first line that contains TEXT."""
     line = next(x for x in a.stderr().splitlines() if text in x)
     return datetime.datetime.fromisoformat(line.split()[0].replace("Z", "+00:00")).timestamp()
 
 
 class Watch:
-    """Costs over time."""
+    """Records the CPU time and the memory of agent A over time."""
 
     def __init__(self, a, url):
         self.agent, self.url, self.seen, self.memory = a, url, [], []
 
     def for_seconds(self, seconds):
-        """The rates of the timers meanwhile."""
+        """Records for SECONDS; the rates of the sampling timers (kiln_timer_hertz) that were seen."""
         end, rates = time.monotonic() + seconds, []
         while time.monotonic() < end:
             self.seen.append((time.monotonic(), spent(self.agent)))
@@ -150,7 +150,7 @@ class Watch:
         return rates
 
     def worst(self):
-        """The most that any 10 s cost, in CPUs."""
+        """The highest cost of any 10 s, in CPUs."""
         worst = 0
         for i, (t, c) in enumerate(self.seen):
             for u, d in self.seen[i:]:
@@ -167,7 +167,7 @@ def anonymous(a):
 def test_the_cpu_budget_is_kept_and_no_weight_is_lost(agent, tmp_path):
     program, output, port = large_program(tmp_path / "large", MB), tmp_path / "x.pb.gz", free_port()
     url = f"http://127.0.0.1:{port}/metrics"
-    # All CPUs are busy all the time, with what gives way to everything else: each hit of a timer finds a task.
+    # A SCHED_IDLE spinner keeps each CPU busy and yields to all else: every hit of a timer finds a task.
     spinners = [subprocess.Popen(["taskset", "--cpu-list", str(cpu), "chrt", "--idle", "0", workload.path("frames"), "600",
                                   "large"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
                 for cpu in sorted(os.sched_getaffinity(0))]
@@ -187,7 +187,7 @@ def test_the_cpu_budget_is_kept_and_no_weight_is_lost(agent, tmp_path):
         others[1].kill()
         rates = watch.for_seconds(AFTER)
         last, took = rates[-1], (time.time() - begun) * CPUS
-        # Before the agent ends: while it shuts down the spinners still compute, and nothing samples them.
+        # Read before the agent stops: while it shuts down the spinners still compute, but are not sampled.
         known = sum(used(p) for p in spinners) - sum(before)
         assert a.stop() == 0, a.stderr()
     finally:
@@ -198,7 +198,7 @@ def test_the_cpu_budget_is_kept_and_no_weight_is_lost(agent, tmp_path):
     weight = sum(ns for _, _, ns in samples) / 1e9
     pids = {p.pid for p in spinners}
     of_known = sum(ns for pid, _, ns in samples if pid in pids) / 1e9
-    # Whom a hit finds is drawn: a sample is off by half its value at most, and by chance up or down.
+    # Which task a hit finds is random: each sample is off by at most half its value, in either direction.
     sigma = math.sqrt(sum(ns * ns / count for _, count, ns in samples)) / 2e9
     print(f"worst 10 s: {watch.worst() / BUDGET / CPUS:.3f} of the budget; memory {max(watch.memory) >> 20} MiB; "
           f"{under_load:.0f} Hz under load, {last:.0f} Hz at the end; weights {weight:.2f} s of {took:.2f}; "
@@ -207,10 +207,12 @@ def test_the_cpu_budget_is_kept_and_no_weight_is_lost(agent, tmp_path):
     assert max(watch.memory) <= 192 << 20
     assert m["kiln_cpu_budget_nanoseconds"] == round(BUDGET * CPUS * 1e9, -2)
     assert under_load < 200, "the load was none"
-    # Said only where there is nothing left to give up; on some machines this load takes all that the budget has at 1 Hz.
+    # The budget counts as exhausted only when no rate can be reduced further; on some machines this load takes the whole
+    # budget even at 1 Hz.
     assert not m.get("kiln_cpu_budget_exhausted") or under_load <= 1
-    # The weights are the time of both CPUs, which are never idle. Not in them yet, on each CPU: less than a period that the
-    # policy has saved up, and what has passed since the last hit, less than two periods, as a change delays the next hit.
+    # The weights add up to the time of all CPUs, which are never idle. On each CPU two parts are still missing: what the
+    # policy has saved up (less than a period), and the time since the last hit (less than two periods, since a change of
+    # the rate delays the next hit).
     assert took * 0.99 - 3 * CPUS / last <= weight <= took * 1.01
     assert abs(of_known - known) <= 0.01 * known + 4 * sigma
 
@@ -232,19 +234,20 @@ service:
 
 
 def test_the_operators_budget_cuts_the_lowest_priority_first(agent, tmp_path):
-    """By the stream, without a restart; who was cut comes back in the reports, and what was taken comes back too."""
+    """The budget comes with the operator's stream, without a restart. Reports list the policies that were cut; when the load
+    ends, their rates are restored."""
     operator, port = Operator(tmp_path), free_port()
     low, high = Pod(1, 1), Pod(2, 2)
     operator.policies, operator.priorities = {1: (True, 997), 2: (True, 997)}, {1: 10, 2: 500}
     operator.pods, operator.default = {p.uid: p for p in (low, high)}, (False, 20)
 
     def cuts():
-        """{policy: (asked, now, since)} of the last report; None without a budget."""
+        """{policy: (configured Hz, current Hz, UNIX time of the cut)} of the last report; None when there is no budget."""
         report = operator.reports[-1] if operator.reports else None
         return {p.id: (p.hz, p.hz_now, p.since) for p in report.budget.policy} if report and report.HasField("budget") else None
 
     def cost():
-        """Of a second, in CPUs."""
+        """The CPU time that the agent uses in a second, in CPUs."""
         before, began = spent_by_threads(a), time.monotonic()
         time.sleep(5)
         return (spent_by_threads(a) - before) / (time.monotonic() - began)
@@ -257,24 +260,24 @@ def test_the_operators_budget_cuts_the_lowest_priority_first(agent, tmp_path):
         began, url = time.time(), f"http://127.0.0.1:{port}/metrics"
         wait_until("a report", lambda: operator.reports)
         assert cuts() is None and kiln.metrics(url)["kiln_cpu_budget_nanoseconds"] == 0
-        # Room for all, but with a budget: to keep to one costs something too.
+        # A budget that is large enough for everything: keeping a budget costs CPU time too, so idle is measured with one.
         operator.tell(budget=(500_000, 96 << 20))
         wait_until("room", lambda: kiln.metrics(url)["kiln_cpu_budget_nanoseconds"] == 500_000_000 * CPUS)
         idle = cost()
         for p in (low, high):
-            pods.enter_context(contained(p.path, "nest", 900, seconds=300))  # deep: a sample costs much
+            pods.enter_context(contained(p.path, "nest", 900, seconds=300))  # deep stacks, so that a sample is expensive
         time.sleep(2)
         load = cost()
-        # Right between: what is idle takes less than 55 % of it, where all is given back, and the load more than 80 %,
-        # where something is given up.
+        # The geometric mean of two bounds: the idle cost must be below 55 % of the budget, where rates are restored, and the
+        # cost under load above 80 %, where rates are reduced.
         budget = math.sqrt(idle / 0.55 * load / 0.8)
         print(f"idle {idle * 1e3:.2f} ms a second, under load {load * 1e3:.2f}; budget {budget * 1e3:.2f}")
-        assert load > 1.6 * idle, "the load was none"  # below 1.45 there is nothing in between
+        assert load > 1.6 * idle, "the load was none"  # below 1.45 no budget meets both bounds
         operator.tell(budget=(int(budget * 1e6 / CPUS), 96 << 20))
         wait_until("the first is cut", lambda: (cuts() or {}).get(1, (0, 997, 0))[1] < 900)
         for _ in range(8):
             found = cuts()
-            # As long as the first has more than the least, the second has all.
+            # Policy 2 keeps its full rate as long as policy 1, of lower priority, has more than 1 Hz.
             assert 1 in found and found[1][0] == 997 and began - 1 <= found[1][2] <= time.time() + 1
             assert found[1][1] <= 1 or 2 not in found, found
             time.sleep(0.25)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where samples go: each policy's to its own destinations and nowhere else. A real agent, real cgroups, real
-Collectors as receivers, an operator that says what the test wants."""
+"""The samples of each policy are exported to that policy's destinations and nowhere else. A real agent, real cgroups, real
+Collectors as receivers, and an operator that sends what the test sets."""
 import math
 import pathlib
 import time
@@ -23,7 +23,7 @@ def operator(tmp_path):
 
 @pytest.fixture
 def collectors(tmp_path, collector_binary):
-    """Receivers of their own, by name."""
+    """collectors(name): starts a Collector in a folder of its own."""
     made = {}
 
     def start(name, **options):
@@ -79,7 +79,7 @@ def pods_in(samples):
 
 
 def slack(used, began):
-    """What chance may do to the samples of a loop: on a busy machine a hit may find it waiting. Seconds, at 50 Hz."""
+    """Tolerance in seconds for a loop sampled at 50 Hz: on a busy machine a hit may find the loop waiting for a CPU."""
     return 0.3 + 4 * math.sqrt(used * 50 * max(0, 1 - used / (time.time() - began))) / 50
 
 
@@ -102,7 +102,7 @@ def test_samples_arrive_at_their_policys_destinations_only(agent, collectors, op
     got = {"main": main.samples(), "ours": ours.samples(), "theirs": theirs.samples()}
     assert pods_in(got["ours"]) == {a_pod.name, both.name}
     assert pods_in(got["theirs"]) == {b_pod.name, both.name}
-    # What is in no pod too; "main" is the exporter that the configuration has: nothing comes twice.
+    # Samples outside of pods go to "main" too. "main" is also the exporter of the configuration; it gets no sample twice.
     assert pods_in(got["main"]) == {plain.name, by_name.name, None}
     for p, names in ((a_pod, ["ours"]), (b_pod, ["theirs"]), (both, ["ours", "theirs"]), (plain, ["main"]),
                      (by_name, ["main"]), (nowhere, [])):
@@ -119,7 +119,8 @@ def test_samples_arrive_at_their_policys_destinations_only(agent, collectors, op
 
 
 def test_what_the_operator_tells_of_the_configurations_exporter_counts(agent, collectors, operator, pod):
-    """A Secret that rotates reaches the exporter of the file: endpoint and headers are the stream's, the queue stays."""
+    """The stream's endpoint and headers override those of the configured exporter of the same name, which keeps its queue. So
+    a Secret that is rotated reaches that exporter."""
     filed, told, turned = collectors("filed"), collectors("told"), collectors("turned")
     p = Pod(1, policy=1)
     operator.tell(policies={1: (True, 50, ["main"])}, pods=[p], destinations={"main": grpc(told)})
@@ -136,13 +137,13 @@ def test_what_the_operator_tells_of_the_configurations_exporter_counts(agent, co
     assert a.stop() == 0, a.stderr()
     got = {c: len(of(c.samples(), p)) for c in (filed, told, turned)}
     assert not got[filed] and got[told] and got[turned], (list(got.values()), a.stderr())
-    assert "kiln_destinations 0" in text  # no exporter besides the file's
+    assert "kiln_destinations 0" in text  # only the configuration's exporter exists
     assert SECRET not in a.stderr() + text
 
 
 @pytest.mark.parametrize("lacks", ["header", "file"])
 def test_what_a_missing_secret_holds_comes_from_the_operator(agent, collectors, operator, pod, tmp_path, lacks):
-    """The agent starts, nothing goes out without what the Secret has, and nothing is lost meanwhile."""
+    """Without the value of a Secret the agent starts, but holds the exporter's profiles until the operator sends the value."""
     main = collectors("main")
     p = Pod(1, policy=1)
     operator.tell(policies={1: (True, 50, ["main"])}, pods=[p])
@@ -164,7 +165,7 @@ def test_what_a_missing_secret_holds_comes_from_the_operator(agent, collectors, 
 
 
 def test_a_destination_changes_live(agent, collectors, operator, pod):
-    """Every moment at which a loop that never rests was sampled is at one receiver, and at one only."""
+    """A busy loop's destination changes twice; each of its samples is at exactly one receiver."""
     main, first, second = collectors("main"), collectors("first"), collectors("second")
     p = Pod(1, policy=1)
     operator.tell(policies={1: (True, 50, ["shop/x"]), 2: (True, 50, ["shop/y"])}, pods=[p],
@@ -174,13 +175,13 @@ def test_a_destination_changes_live(agent, collectors, operator, pod):
     operator.connected()
     began, loop = time.time(), pod(p)
     time.sleep(3.3)
-    # Another policy for the pod, in the middle of a window; then what was is forgotten at once.
+    # The pod gets another policy in the middle of a window; then the old policy and destination are deleted at once.
     p.policy = 2
     operator.tell(destinations={"shop/y": grpc(second)}, policies={2: (True, 50, ["shop/y"])}, pods=[p])
     switched = time.time()
     operator.tell(forgotten=[1, "shop/x"])
     time.sleep(3.3)
-    # The same name is somewhere else.
+    # The destination keeps its name but moves to another receiver.
     operator.tell(destinations={"shop/y": http(first)})
     moved = time.time()
     time.sleep(3)
@@ -190,7 +191,7 @@ def test_a_destination_changes_live(agent, collectors, operator, pod):
     assert a.stop() == 0, a.stderr()
     got = {name: moments(of(c.samples(), p)) for name, c in (("main", main), ("first", first), ("second", second))}
     assert got["main"] == []
-    # Of the policy that held when a sample was taken: the stream's word takes a moment.
+    # Each sample went to the destination that was valid when the sample was taken; the stream takes a moment.
     assert all(t < switched + 0.5 or t > moved - 1.5 for t, _ in got["first"]), dump(got["first"])
     assert all(switched - 0.5 < t < moved + 0.5 for t, _ in got["second"]), dump(got["second"])
     assert any(t > switched - 1 and t < switched for t, _ in got["first"])
@@ -208,7 +209,7 @@ def test_samples_wait_for_a_destination_that_is_not_told_yet(agent, collectors, 
     operator.connected()
     began, loops = time.time(), {p: pod(p), unknown: pod(unknown)}
     time.sleep(0.5)
-    # Taken before anybody had told of the pod: its policy counts when it is known.
+    # Samples that were taken before the pod was known follow its policy once the pod is known.
     operator.tell(pods=[unknown])
     time.sleep(2.5)
     operator.tell(destinations={"shop/late": grpc(late)})
@@ -224,7 +225,8 @@ def test_samples_wait_for_a_destination_that_is_not_told_yet(agent, collectors, 
 
 
 def test_secrets_of_a_destination_are_not_on_disk(agent, collectors, operator, pod, tmp_path):
-    """An agent that starts with the operator away knows the destination but not its secret: it waits for the word."""
+    """The snapshot on disk has destinations without secrets: an agent that starts while the operator is away exports nothing
+    to them."""
     main = collectors("main")
     p = Pod(1, policy=1)
     with Recorder() as recorder:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent beside a real Collector: what was sampled is what arrives, once, under its own name."""
+"""The agent with a real Collector: every sample arrives exactly once, under its own name."""
 import itertools
 import json
 import os
@@ -26,7 +26,7 @@ def exporter(collector, protocol, compression="gzip", generation="g6"):
 
 
 def configuration(directory, *exporters, hz=97, interval="1s", health=None, extra=""):
-    """All exporters side by side: OTLP as given, text on standard output, pprof and folded files."""
+    """A configuration with all exporters: the given OTLP ones, text on standard output, a pprof and a folded file."""
     text = f"""
 receivers:
   profiling: {{samples_per_second: {hz}, reporter_interval: {interval}{extra}}}
@@ -48,7 +48,7 @@ service:
 
 
 def sums(run, directory, collector):
-    """What each exporter says that it got."""
+    """{exporter: sum of the values that it received}."""
     return {
         "text": sum(s.value for s in run.samples()),
         "folded": sum(folded(f"{directory}/x.folded").values()),
@@ -77,7 +77,7 @@ def test_what_is_sampled_arrives(agent, collector, busy, tmp_path, protocol, com
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_check_asks_the_receiver(agent, collector, tmp_path, protocol):
-    """It tells what it found; a receiver that is away, or speaks no TLS, is no failure."""
+    """--check reports the receiver's state. A receiver that is unreachable or speaks no TLS does not make it fail."""
     def check(text):
         a = agent("--check", config=text)
         assert a.wait() == 0, a.stderr()
@@ -98,7 +98,7 @@ def test_check_asks_the_receiver(agent, collector, tmp_path, protocol):
 @pytest.mark.parametrize("answer", [b"", b"\x15\x03\x03\x00\x02\x02\x46"], ids=["closed", "alert"])
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_check_tells_of_a_receiver_that_wants_tls(agent, tmp_path, protocol, answer):
-    """Servers of TLS close the connection of a client that speaks plain text, some after an alert."""
+    """A TLS server closes the connection of a plain-text client, some servers after an alert: --check suggests https://."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -118,7 +118,7 @@ def test_check_tells_of_a_receiver_that_wants_tls(agent, tmp_path, protocol, ans
 
 
 def test_check_reads_the_token_of_the_page(agent, tmp_path):
-    """What a start would refuse, --check refuses with the same words."""
+    """--check rejects a token that an ordinary start would reject, with the same error."""
     token = tmp_path / "token"
     for text, code in (("12345\n", 2), ("a-token-of-some-length\n", 0)):
         token.write_text(text)
@@ -154,7 +154,7 @@ service: {extensions: [live], pipelines: {profiles: {receivers: [profiling], exp
 
 @pytest.mark.parametrize("generation", ["g4", "g5", "g6"])
 def test_every_generation_gets_the_same_samples(agent, busy, tmp_path, generation):
-    """The agent's own bytes, not what a Collector made of them."""
+    """Checks the request bodies as the agent sent them, without a Collector in between."""
     with Recorder() as recorder:
         text = configuration(tmp_path, RAW.format(url=recorder.url, generation=generation))
         a = agent("--duration", "3s", config=text)
@@ -164,7 +164,7 @@ def test_every_generation_gets_the_same_samples(agent, busy, tmp_path, generatio
     if generation == "g6":
         assert [c for body in recorder.bodies for c in otlp_decode.check(otlp_decode.messages(body)[0])] == []
         assert sum(values(otlp_decode.decode(body)) for body in recorder.bodies) == want
-    # Whatever the generation, the names are in the string table.
+    # In every generation the string table contains the names.
     assert all(b"wl-threads" in body for body in recorder.bodies)
     assert any(f"leaf_{i}".encode() in body for body in recorder.bodies for i in range(8))
 
@@ -174,7 +174,7 @@ RAW = '  otlp_http: {{endpoint: "{url}", compression: none, proto_generation: {g
 
 @pytest.mark.skipif(not os.environ.get("KILN_CLOCK_SHIFT"), reason="the clock cannot be moved in this build")
 def test_times_follow_a_clock_that_is_set(agent, collector, busy, tmp_path):
-    """Back by an hour, forward by a day, while the agent runs: each sample has the time that the clock told then."""
+    """The wall clock is set back by an hour, then forward by a day: each sample has the wall-clock time of its moment."""
     shifts = (0, -3600, 86400)
     file = tmp_path / "shift"
     file.write_text("0")
@@ -202,7 +202,7 @@ def test_names_and_identity_of_a_workload(agent, collector, busy, tmp_path):
     samples = collector.samples()
     assert values(samples) > 20
     assert {s["attributes"]["process.pid"] for s in samples} == {busy.pid}
-    # Thread i sits in leaf_i below i + 1 calls of middle_i: the workload says which thread that is.
+    # Thread i runs leaf_i below i + 1 calls of middle_i; the workload reports the tid of thread i.
     want = {c.tid: i for i, c in enumerate(busy.chains)}
     seen = set()
     right = 0
@@ -225,7 +225,7 @@ def test_names_and_identity_of_a_workload(agent, collector, busy, tmp_path):
 
 
 def test_sum_is_what_the_counters_say(agent, collector, busy, tmp_path):
-    """The workload ends, its samples are all in: from there on nothing may appear or get lost."""
+    """After the workload has ended and all samples are processed, the exporters' sums equal the agent's counters."""
     collector.start()
     port = free_port()
     a = agent("--pid", busy.pid, config=configuration(tmp_path, exporter(collector, "grpc"), health=port))
@@ -247,13 +247,13 @@ def test_sum_is_what_the_counters_say(agent, collector, busy, tmp_path):
     got = sums(a, tmp_path, collector)
     assert set(got.values()) == {m["kiln_samples_total"] - lost}, (got, lost)
     assert got["otlp"] > 20
-    # Every walk has one end.
+    # Each stack walk is counted under exactly one end.
     assert m["kiln_unwind_end_total"] == m["kiln_samples_total"]
     for name in ("kiln_export_rejected_profiles_total", "kiln_export_dropped_samples_total",
                  "kiln_local_export_dropped_samples_total", "kiln_windows_failed_total"):
         assert m[name] == 0, name
     assert m['kiln_export_samples_total{result="sent"}'] == got["otlp"]
-    # Nearly all of it is on the CPU in a chain that the workload is written to have.
+    # The workload's stacks are nearly all complete.
     assert m["kiln_samples_incomplete_total"] <= 0.01 * m["kiln_samples_total"]
 
 
@@ -280,7 +280,7 @@ def test_container_and_pod_of_a_process(agent, collector, tmp_path, which, style
         assert s["resource"]["container.id"] == container
         assert s["resource"]["k8s.pod.uid"] == pod
         assert s["resource"]["k8s.node.name"] == "meadow"
-    # The same in the text, with the container first.
+    # The text output has the same attributes, container.id first.
     block = a.stdout().split("New Resource Profile --------------\n")[1]
     assert block.startswith(f"  container.id: {container} (Str)\n")
 
@@ -304,8 +304,8 @@ def test_an_outage_loses_and_doubles_nothing(agent, collector, busy, tmp_path, p
     assert a.stop() == 0, a.stderr()
     got = sums(a, tmp_path, collector)
     assert len(set(got.values())) == 1, got
-    # Every window once: the same time and stack never come twice. (Stacks of an interpreter may: they are told apart by
-    # where in a line they are.)
+    # Every window arrived once: no pair of time and stack occurs twice. Only the workload's stacks are compared: stacks of
+    # an interpreter may look equal here, since they can differ in the position within a line only.
     seen = set()
     for s in collector.samples():
         key = (s["start"], json.dumps(s["resource"], sort_keys=True), s["attributes"]["thread.id"],
@@ -314,8 +314,8 @@ def test_an_outage_loses_and_doubles_nothing(agent, collector, busy, tmp_path, p
         if "wl-threads" in key[3]:
             seen.add(key)
     assert len(seen) > 10
-    # They follow each other; a busy machine's are longer. One without a sample is not sent: at first, while all waits
-    # for tables.
+    # The windows follow each other without gaps; on a busy machine they are longer. A window without samples is not sent,
+    # such as the first ones, while samples wait for unwind tables.
     windows = sorted({(s["start"], s["duration"]) for s in collector.samples() if s["start"] > stopped - 2e9})
     assert len(windows) > 2 and windows[0][0] < stopped + OUTAGE * 1e9 / 2
     gaps = [later[0] - sum(before) for before, later in zip(windows, windows[1:])]

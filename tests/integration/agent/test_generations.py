@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receivers of each wire generation of OTLP profiles, and an agent that nobody has told which one it has before it.
+"""Receivers of each wire generation of OTLP profiles, and an agent that is not configured for a generation.
 
-G4 and G5 are the OTLP receivers of Collectors 0.139 and 0.147, G6 is a Collector of today. Whatever is sampled arrives,
-once, and one line says in which form it is sent."""
+G4 and G5 are the OTLP receivers of Collectors 0.139 and 0.147, G6 is a current Collector. Every sample arrives once, and
+one log line names the generation that is sent."""
 import os
 import re
 import time
@@ -30,14 +30,14 @@ class Receiver(Collector):
     def stop(self):
         super().stop()
         for output in self.outputs:
-            # Names of fields in opentelemetry-proto 1.8; on the wire they are the same.
+            # Rename the JSON fields of opentelemetry-proto 1.8 to the current ones; the binary encoding is the same.
             text = re.sub('"(sample|line)":\\[', r'"\1s":[', output.read_text())
             output.write_text(text)
 
 
 @pytest.fixture
 def receiver(tmp_path, collector_binary):
-    """Receivers by version, all on the same ports: one takes the place of another."""
+    """receiver(version): all receivers use the same ports, so that one can replace another."""
     ports, made = (free_port(), free_port()), []
 
     def make(version):
@@ -77,7 +77,7 @@ def taken(directory):
 
 
 def assert_readable(samples):
-    """Not attributes that were read as values, and not the other way round."""
+    """Fails when fields were decoded as others, as with a wrong generation: each sample must have its attributes."""
     for s in samples:
         assert {"process.pid", "thread.id", "thread.name"} <= set(s["attributes"]), s
         assert s["frames"] or s["attributes"]["thread.name"]
@@ -101,7 +101,7 @@ def test_profiles_arrive_without_a_word_about_their_form(agent, receiver, busy, 
 @pytest.mark.parametrize("protocol", PROTOCOLS if MATRIX else ["grpc"])
 @pytest.mark.parametrize("version", OLDER)
 def test_it_may_be_away_and_upgraded_and_the_agent_restarted(agent, receiver, busy, tmp_path, version, protocol):
-    """Spooled before anybody answered; then an older receiver, one of today, and the older one again."""
+    """Profiles are spooled while there is no receiver; then an older one, a current one and the older one again receive."""
     health = free_port()
     first, newer, again = receiver(version), receiver(TODAY), receiver(version)
     config = configuration(tmp_path, first, protocol, health=health,
@@ -133,7 +133,7 @@ def test_it_may_be_away_and_upgraded_and_the_agent_restarted(agent, receiver, bu
 
 @pytest.mark.parametrize("protocol", PROTOCOLS if MATRIX else ["http"])
 def test_one_line_says_why_nothing_is_taken(agent, collector_binary, busy, tmp_path, protocol):
-    """A Collector that has no pipeline for profiles."""
+    """One log line explains that the Collector has no pipeline for profiles."""
     r = Collector(tmp_path, collector_binary, signal="traces").start()
     health = free_port()
     a = agent("--pid", busy.pid, config=configuration(tmp_path, r, protocol, health=health))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A filesystem that never answers costs its own processes their names, and nothing else: the agent goes on, is
-healthy, and names everybody else; once the filesystem answers, its processes are named too. 15 s of silence; 5
-minutes with KILN_LONG=1."""
+"""A filesystem that never answers leaves only the processes of its own programs without names: the agent stays healthy and
+names all others. Once the filesystem answers, its processes are named too. It is silent for 15 s (5 minutes with
+KILN_LONG=1)."""
 import os
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ from parts import LONG, ROOT, agent as kiln, free_port, http_get, wait_until, wo
 
 SILENCE = 300 if LONG else 15  # seconds
 PROGRAMS = 5
-BOUND = 2.0  # seconds for an answer of /healthz; what it took is printed
+BOUND = 2.0  # seconds; /healthz must answer within
 CONFIG = """
 receivers:
   profiling: {samples_per_second: 49, reporter_interval: 1s}
@@ -30,7 +30,7 @@ service:
 
 
 class SilentFilesystem:
-    """The mount, with the programs silent-0, silent-1, ... in it, which are this workload."""
+    """A mounted silent_fuse.py with the programs silent-0, silent-1, ..., which are copies of the workload NAME."""
 
     def __init__(self, directory, name):
         source, self.mount = directory / "source", directory / "mount"
@@ -38,7 +38,7 @@ class SilentFilesystem:
         self.mount.mkdir()
         for i in range(PROGRAMS):
             shutil.copy(workload.path(name), source / f"silent-{i}")
-            # What no program runs and no header tells of: nobody but the agent reads it.
+            # Append bytes that no header refers to: only the agent reads them, so only the agent can hang on them.
             with open(source / f"silent-{i}", "ab") as f:
                 f.write(os.urandom(2 << 20))
         self.server = subprocess.Popen(
@@ -75,7 +75,7 @@ def programs(silent, request):
     started = [subprocess.Popen([silent.mount / f"silent-{i}", "3600", *arguments], stdout=subprocess.PIPE) for i in range(PROGRAMS)]
     for p in started:
         assert p.stdout.readline(), "a program of the mount ended at once"
-    time.sleep(1)  # until they have read of their files what they need
+    time.sleep(1)  # until the programs have read the pages that they need
     yield started
     for p in started:
         p.kill()
@@ -88,7 +88,7 @@ def is_unnamed(sample):
 
 
 def look_at_health(url, seconds, sample):
-    """The times that answers took. SAMPLE is called now and then."""
+    """Requests URL for SECONDS and calls SAMPLE after each answer; the sorted response times in seconds."""
     took, end = [], time.monotonic() + seconds
     while time.monotonic() < end:
         begun = time.monotonic()
@@ -100,13 +100,13 @@ def look_at_health(url, seconds, sample):
 
 
 def all_named(samples):
-    """True when every program of the filesystem has a complete stack."""
+    """Whether every program of the filesystem has a complete, named stack."""
     complete = {s.pid for s in samples if (s.exe or "").startswith("silent-") and not is_unnamed(s) and s.user}
     return len(complete) == PROGRAMS
 
 
 def test_a_file_that_hangs_in_its_middle_holds_up_no_other(agent, silent, programs):
-    """Its headers can be read, so it seems to be there; what is read later is not."""
+    """Start and end of the files can be read; only reads of their middle hang."""
     port = free_port()
     base = f"http://127.0.0.1:{port}"
     silent.tell("hang-middle")
@@ -131,11 +131,12 @@ def test_a_file_that_hangs_in_its_middle_holds_up_no_other(agent, silent, progra
 
 @pytest.mark.parametrize("silent, programs", [("qsort-debuglink", ["30", "3"])], indirect=True)
 def test_nothing_is_looked_for_beside_a_file_that_may_hang(agent, silent, programs):
-    """The programs' files were read before, and one beside each is said to have its symbols."""
+    """The programs' files are read before the filesystem hangs. Each has a debug link to a file beside it, which the agent
+    must not open once the filesystem hangs."""
     port = free_port()
     base = f"http://127.0.0.1:{port}"
     a = agent(config=(CONFIG % port).replace("reporter_interval: 1s", "reporter_interval: 5s"))
-    a.wait_ready(url=base + "/healthz")  # before the first window is exported
+    a.wait_ready(url=base + "/healthz")  # /healthz answers before the first window is exported
     wait_until("the programs' files were read",
                lambda: kiln.metrics(base + "/metrics")['kiln_images_remote_total{read="copy"}'] >= PROGRAMS)
     assert not [s for s in a.samples() if s.pid in [p.pid for p in programs]], "they were named before they hung"
@@ -187,13 +188,13 @@ def test_a_filesystem_that_hangs_loses_its_own_names_only(agent, silent, program
     assert not unnamed, unnamed[:3]
     assert {s.exe for s in mine} == {f"silent-{i}" for i in range(PROGRAMS)}
     assert cut > SILENCE, "what hangs is counted too"
-    # A thread or two for the whole filesystem, not one for each try.
+    # The hung filesystem blocks a few threads in all, not one more with each retry.
     assert max(threads) - min(threads) <= 6
 
 
 @pytest.mark.parametrize("over, name, arguments", [("/usr/lib/debug", "qsort-stripped", ["30", "3"]), ("/tmp", "jit", [])])
 def test_a_mount_of_a_container_that_hangs_costs_nobody_else_his_names(agent, silent, over, name, arguments):
-    """The program is a local file; its debug file, or perf map, is looked for in the mount."""
+    """The program is a local file, but its debug file or perf map would be in the hung mount."""
     port = free_port()
     base = f"http://127.0.0.1:{port}"
     program = subprocess.Popen(["unshare", "--mount", "--propagation", "private", workload.path(name), "3600", *arguments],

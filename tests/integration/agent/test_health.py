@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent tells of itself while it runs."""
+"""The agent's health endpoints and metrics."""
 import json
 import os
 import re
@@ -27,7 +27,7 @@ SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\\
 
 
 def rows():
-    """(name, labels, kind) of every number that the sources know."""
+    """(name, labels, kind) of every metric in lib/metrics.def."""
     text = (ROOT / "lib/metrics.def").read_text(encoding="utf-8")
     found = [(m[3], m[4].replace('\\"', '"'), m[2].lower()) for m in ROW.finditer(text)]
     assert len(found) == text.count("\nX(") and len(found) > 50
@@ -35,7 +35,7 @@ def rows():
 
 
 def rows_of_runtimes():
-    """The same of what the agent counts for each of its runtimes (agent/runtime/metrics.c)."""
+    """(name, labels, kind) of the metrics that exist once for each runtime (agent/runtime/metrics.c)."""
     runtimes = sorted(d.name for d in (ROOT / "agent/runtime").iterdir() if (d / "walker.bpf.c").exists())
     source = (ROOT / "agent/runtime/metrics.c").read_text(encoding="utf-8")
     reasons = re.findall(r"\[KILN_MISSING_\w+\] = \"(\w+)\"", source)
@@ -47,7 +47,7 @@ def rows_of_runtimes():
 
 
 def exposition(text):
-    """{(name, labels): value} of a Prometheus text, version 0.0.4; fails where it breaks a rule."""
+    """({(name, labels): value}, {name: type}) of a Prometheus text, version 0.0.4. Fails when the text breaks the format."""
     types, helps, out, closed, family = {}, set(), {}, set(), None
     assert text.endswith("\n")
     for number, line in enumerate(text[:-1].split("\n"), 1):
@@ -99,11 +99,11 @@ def test_ready_means_that_a_window_went_out(agent, busy, tmp_path):
             begun = asked
         return "the agent is starting" not in text
 
-    # Tables of runtimes that run on the machine are made before the first window begins.
+    # The first window begins only after the tables of the runtimes that run on this machine are built.
     wait_until("started", started)
     status, _, text = http_get(base + "/readyz")
     other, windows = http_get(base + "/status")[0], kiln.metrics(base + "/metrics")["kiln_windows_total"]
-    if time.monotonic() - begun < 5.5:  # else the machine was too slow to look in time
+    if time.monotonic() - begun < 5.5:  # otherwise the first window may have ended before the checks
         assert status == 503 and "first window" in text, text
         assert other == 503 and windows == 0
     assert http_get(base + "/healthz")[0] == 200, "alive from the start"
@@ -142,13 +142,13 @@ def test_not_ready_while_a_receiver_rejects_everything(agent, busy):
 
 @pytest.mark.skipif(not os.environ.get("KILN_ENDLESS_RING"), reason="nothing is preloaded in this build")
 def test_a_ring_that_is_never_empty_stops_nothing_else(agent, busy, tmp_path):
-    """Too little of a CPU for the samples that come: whoever asks is answered, windows end, new processes are read."""
+    """Samples arrive faster than the agent reads them: it still answers requests and ends windows."""
     a, base = start(agent, tmp_path, "1s", "--pid", busy.pid, env={"LD_PRELOAD": os.environ["KILN_ENDLESS_RING"]})
     a.wait_ready(url=base + "/readyz")
     wait_until("samples", lambda: kiln.metrics(base + "/metrics")["kiln_samples_total"] > 0)
     windows = kiln.metrics(base + "/metrics")["kiln_windows_total"]
     wait_until("two windows more", lambda: kiln.metrics(base + "/metrics")["kiln_windows_total"] >= windows + 2)
-    a.process.kill()  # it would wait for the ring's end
+    a.process.kill()  # an orderly stop would wait until the ring is empty
 
 
 def test_metrics_are_all_there_and_well_formed(agent, busy, tmp_path):
@@ -161,7 +161,7 @@ def test_metrics_are_all_there_and_well_formed(agent, busy, tmp_path):
     assert [(n, l) for n, l, _ in want if (n, l) not in got] == []
     assert [n for n, _, k in want if types[n] != k] == []
     known = {(n, l) for n, l, _ in want}
-    # A version has a row once a program of it was met: the one that runs this test.
+    # A runtime version has a row once a program of it was seen, such as the Python that runs this test.
     met = {k for k in got if k[0] == "kiln_runtime_programs_total"}
     assert [labels for _, labels in met if not re.fullmatch(r'runtime="[\w-]+",version="[\w.+-]+"', labels)] == []
     assert len(met) < 200
@@ -174,15 +174,15 @@ def test_metrics_are_all_there_and_well_formed(agent, busy, tmp_path):
     def numbers():
         return exposition(http_get(base + "/metrics")[2])[0]
 
-    # On a busy machine the first window may have nothing to name yet.
+    # On a busy machine the first window may have no named sample yet.
     for name in ("kiln_samples_total", "kiln_bpf_runs_total", "kiln_bpf_map_bytes", "kiln_processes", "kiln_images_loaded",
                  "kiln_unwind_table_bytes", "kiln_stacks_interned", "kiln_symbol_tables_built_total"):
         wait_until(name, lambda name=name: sum(v for (n, _), v in numbers().items() if n == name) > 0)
-    # Counters never fall.
+    # Counters never decrease.
     wait_until("more samples", lambda: numbers()["kiln_samples_total", ""] > got["kiln_samples_total", ""])
     later = numbers()
     assert [k for k, v in got.items() if types[k[0]] == "counter" and later[k] < v] == []
     assert later["kiln_samples_total", ""] > got["kiln_samples_total", ""]
-    # What the kernel says of its memory and what the agent says of the process are the same thing.
+    # The agent's metric of its resident memory agrees with /proc.
     assert abs(later["process_resident_memory_bytes", ""] - a.rss_kib() * 1024) < 64 << 20
     assert a.stop() == 0, a.stderr()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many containers of one image: a real overlay mount of one lower directory for each, in a mount namespace of its
-own, so that no two of them have a file of the same device. What is made of 20 libraries is made once; and a library
-that claims to be another's changes nobody's stacks."""
+"""Many containers of one image: each has its own overlay mount of the same lower directory, in its own mount namespace, so
+that the files of no two containers have the same device. The tables of 20 libraries are built once; and a crafted library
+with the build id of another does not change other containers' stacks."""
 import re
 import subprocess
 import time
@@ -25,7 +25,7 @@ service:
   pipelines:
     profiles: {receivers: [profiling], exporters: [debug]}
 """
-# Its large frame is easy to find in .eh_frame, and small enough for the bytes of the stack that a first sample brings.
+# The large frame is easy to find in .eh_frame, and fits into the copy of the stack that comes with a first sample.
 LIBRARY = """
 static __attribute__((noinline)) int inner%d(volatile char *a, int n)
 {
@@ -37,13 +37,13 @@ static __attribute__((noinline)) int inner%d(volatile char *a, int n)
 }
 __attribute__((noinline)) int spin%d(int n) { volatile char a[8]; return inner%d(a, n) ^ a[0]; }
 """
-PAD = 8192  # beyond the head and tail by which the semantic conventions know a file
-LARGE = 5 << 20  # of such a file the first one is not read for its content, only those after it
+PAD = 8192  # bytes; more than the head and the tail from which the semantic conventions identify a file
+LARGE = 5 << 20  # bytes; the content of so large a file is read only when a second copy of it is seen
 CRAFTED = "libk0.so", "libk1.so"  # the second one is large
 
 
 def build(low):
-    """The image: wl-overlay and its libraries, found beside it."""
+    """Builds the image: the program wl-overlay with its libraries beside it."""
     low.mkdir()
     for i in range(LIBRARIES):
         source = low / f"k{i}.c"
@@ -62,14 +62,14 @@ def build(low):
 
 
 def craft(source, target):
-    """SOURCE with another CFA in .eh_frame: the same build id, size, head and tail."""
+    """Copies SOURCE with a wrong CFA in .eh_frame, but with the same build id, size, head and tail."""
     data = bytearray(source.read_bytes())
     listing = subprocess.run(["readelf", "-SW", source], capture_output=True, text=True, check=True).stdout
     offset, size = (int(n, 16) for n in
                     re.search(r"\.eh_frame +PROGBITS +\w+ (\w+) (\w+)", listing).groups())
     changed = 0
     for at in range(offset, offset + size - 4):
-        # DW_CFA_def_cfa_offset with a ULEB128 of some 9,000: that of the large frame.
+        # DW_CFA_def_cfa_offset with a ULEB128 of about 9,000, as only the large frame has.
         if data[at] == 0x0e and data[at + 1] & 0x80 and data[at + 2] in range(0x44, 0x48):
             data[at + 1] ^= 0x10
             changed += 1
@@ -131,7 +131,7 @@ def test_containers_of_one_image_share_what_is_made_of_its_files(agent, containe
     a = agent("--process-filter", "^wl-overlay$", config=CONFIG % port)
     a.wait_ready(url=f"http://127.0.0.1:{port}/readyz")
     url = f"http://127.0.0.1:{port}/metrics"
-    # First the one that is not what it claims: its tables are there when the others come.
+    # The container with the crafted libraries starts first: its tables exist when the others start.
     evil = containers.start(crafted, tmp_path / "low")
     wait_until("its tables are made", lambda: kiln.metrics(url)["kiln_unwind_tables_total"] > LIBRARIES)
     others = [containers.start(tmp_path / "low") for _ in range(MOUNTS)]
@@ -147,8 +147,8 @@ def test_containers_of_one_image_share_what_is_made_of_its_files(agent, containe
     for p in containers.processes:
         p.kill()
     assert a.stop() == 0, a.stderr()
-    # The libraries, the crafted ones, the program, libc, the dynamic linker, the vDSO; runtimes that the machine runs are
-    # looked at ahead of their samples.
+    # Tables of the libraries, the crafted ones, the program, libc, the dynamic linker and the vDSO. The rest of the margin
+    # is for the runtimes of this machine, which are read before their first sample.
     assert LIBRARIES < tables <= LIBRARIES + 10 and symbols <= LIBRARIES + 10
     assert identified > MOUNTS * LIBRARIES / 2
     assert m['kiln_images_identified_total{result="not_needed"}'] < 10, "more than the first one of a large file"
@@ -159,9 +159,9 @@ def test_containers_of_one_image_share_what_is_made_of_its_files(agent, containe
             if function in s.user:
                 stacks[s.pid == evil.pid].append("main" in s.user)
                 assert s.pid == evil.pid or "main" in s.user or s.user[-1].startswith("[incomplete"), s.user
-        # It tells of the large frame, not of the instructions before that is made and after it is gone.
+        # The crafted rule holds inside the large frame, not in the prologue and epilogue: there a few stacks are complete.
         assert sum(stacks[True]) < 0.1 * len(stacks[True]), "the crafted unwind information does nothing"
-        # With that file's tables none of them would be whole. Of so many that start at once not every first sample brings
-        # along a copy of its stack (docs/architecture.md, "Overload"); it says so, which is looked at above.
+        # With the crafted tables no stack of the others would be complete. When so many start at once, not every first sample
+        # has a copy of its stack (docs/architecture.md, "Overload"); such a stack ends in "[incomplete", checked above.
         assert len(stacks[False]) > MOUNTS / 2, function
         assert stacks[False].count(True) > 0.8 * len(stacks[False]), (function, stacks[False].count(False))

@@ -66,7 +66,7 @@ def has_bpf(pid):
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("loading", [False, True], ids=["before-the-load", "while-loading"])
 def test_a_signal_during_the_start_ends_it_with_0(signum, loading):
-    """The programs take most of a second to load; the one that asks then gets an orderly end as well."""
+    """Loading the BPF programs takes most of a second; a signal during that time ends the agent in order, too."""
     p = subprocess.Popen([kiln.binary(), "--stdout", "--reporter-interval", "60s"], stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -101,7 +101,7 @@ def test_without_a_destination_it_shows_the_top_and_writes_a_file(busy, tmp_path
 
 
 def test_a_second_interrupt_does_not_wait(agent, busy):
-    """The receiver takes connections and never answers: the flush would last its ten seconds."""
+    """The receiver accepts connections but never answers, so that the final flush would last its full ten seconds."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         a = agent("--collection-agent", f"127.0.0.1:{silent.getsockname()[1]}", "--disable-tls", "--reporter-interval", "1s")
         profiling(a)
@@ -122,7 +122,7 @@ def test_nobody_there_at_the_end_does_not_hold_it_for_ever(agent, busy):
 
 @pytest.mark.parametrize("where", ["--stdout", ""], ids=["text", "top"])
 def test_a_reader_that_leaves_ends_it_quietly(where, busy, tmp_path):
-    """kiln-agent | head -1. Top has a file beside it, which goes on."""
+    """As in `kiln-agent | head -1`. Without --stdout the agent also writes a file, and goes on with that."""
     more = [] if where else ["--duration", "6s"]
     out, into = os.pipe()
     with open(tmp_path / "err", "wb") as err:
@@ -230,7 +230,7 @@ def test_a_port_in_use_is_told(tmp_path, extension):
 
 @pytest.fixture
 def copy(tmp_path_factory):
-    """The program where everybody may read it."""
+    """A copy of the agent that every user may read."""
     directory = tmp_path_factory.mktemp("bin")
     for path in (directory, directory.parent, directory.parent.parent):
         os.chmod(path, 0o755)
@@ -265,7 +265,7 @@ def test_check_tells_all_that_needs_no_privileges(copy):
     done = with_capabilities(copy, (), "--check", "--collection-agent", address, "--disable-tls")
     one_line(done, 3, "CAP_BPF")
     rows = [(line[:13].strip(), line[14:]) for line in done.stdout.splitlines()]
-    # "processes" only when the tests run in a container.
+    # The row "processes" appears only when the tests run in a container.
     assert [title for title, _ in rows if title and title != "processes"] == [
         "kernel", "privileges", "cgroups", "tracers", "pods", "exporter"], done.stdout
     told = dict(rows)
@@ -288,7 +288,7 @@ def test_enough_capabilities_are_enough(copy, busy, keep):
 
 
 def aborted_core(command, where, ready, **options):
-    """The core file that COMMAND leaves in WHERE when it is aborted, or None."""
+    """Runs COMMAND in WHERE, aborts it after READY seconds; the path of its core file, or None."""
     p = subprocess.Popen(command, cwd=where, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY,) * 2), **options)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent holds while processes come and go, and what it gives back when nothing runs any more."""
+"""The agent's memory and file descriptors stay bounded while processes come and go, and are released afterwards."""
 import os
 import shutil
 import stat
@@ -11,7 +11,7 @@ import pytest
 from parts import LONG, SANITIZER, agent as kiln, free_port, http_get, wait_until, workload
 
 SECONDS = 60 if LONG else 20
-SLACK = 8192 if SANITIZER else 4096  # KiB: the allocator's own breath
+SLACK = 8192 if SANITIZER else 4096  # KiB by which the allocator's memory may vary
 CONFIG = """
 receivers:
   profiling: {samples_per_second: 97, reporter_interval: 1s}
@@ -34,13 +34,13 @@ def start(agent, *arguments):
 
 
 def descriptors(a):
-    """(how many are no files, {(device, inode): how many descriptors of that file})"""
+    """The agent's descriptors: (number of those not of regular files, {(device, inode): number of descriptors})."""
     other, files = 0, {}
     for name in os.listdir(f"/proc/{a.pid}/fd"):
         try:
             st = os.stat(f"/proc/{a.pid}/fd/{name}")
         except OSError:
-            continue  # closed meanwhile
+            continue  # the agent has closed it in the meantime
         if stat.S_ISREG(st.st_mode):
             key = st.st_dev, st.st_ino
             files[key] = files.get(key, 0) + 1
@@ -58,7 +58,7 @@ def test_a_storm_of_short_processes_leaves_nothing(agent):
             rss.append(a.rss_kib())
             other, files = descriptors(a)
             others.append(other)
-            # One descriptor for a program that a thousand processes run.
+            # All processes of one program share its descriptors.
             assert not [n for n in files.values() if n > 4], files
             known.append(kiln.metrics(url)["kiln_processes"])
             time.sleep(0.5)
@@ -71,7 +71,7 @@ def test_a_storm_of_short_processes_leaves_nothing(agent):
           f"{len(files)} files and {max(others)} other descriptors open; {max(known):.0f} processes known at once")
     assert late <= warm + SLACK, rss
     assert max(others) <= others[0] + 16, others
-    # Those of four programs and what they link with, not one a process.
+    # Images of four programs and their libraries, not one image for each process.
     assert m["kiln_images_loaded"] < 64
     assert m["kiln_samples_total"] > 0
     assert m["kiln_samples_dropped_total"] == 0
@@ -80,8 +80,8 @@ def test_a_storm_of_short_processes_leaves_nothing(agent):
 
 @pytest.mark.long
 def test_what_is_gone_is_forgotten(agent, tmp_path):
-    """Some time after the last sample the stacks and unwind tables of programs that ended are gone."""
-    # Names of our own: the agent must see nothing but what is about to end.
+    """Stacks and unwind tables of programs that have ended are released some time after their last sample."""
+    # A unique name prefix: the process filter excludes all programs but the test's.
     mine = f"kt{os.getpid()}"
     a, url = start(agent, "--process-filter", f"^{mine}")
     copies = [shutil.copy(workload.path(name), tmp_path / f"{mine}-{name}") for name in ("nest", "cxx", "qsort", "threads")]
@@ -94,11 +94,11 @@ def test_what_is_gone_is_forgotten(agent, tmp_path):
 
     def released():
         now = kiln.metrics(url)
-        # Four programs less; the C library is everybody's and may stay.
+        # The four programs' images are gone; the C library, which other processes use too, may stay.
         few = max(full["kiln_images_loaded"] - 4, 2)
         return now if now["kiln_stacks_interned"] == 0 and now["kiln_images_loaded"] <= few else None
 
-    # Stacks a minute after their last sample, unwind tables a minute after the last stack.
+    # Stacks are released a minute after their last sample, unwind tables a minute after the last stack.
     now = wait_until("everything is given back", released, 240)
     print({n: (full[n], now[n]) for n in ("kiln_images_loaded", "kiln_unwind_table_bytes", "kiln_stacks_interned")},
           "files", len(busy_files), len(descriptors(a)[1]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one noisy neighbour does to the profiles of the others: nothing."""
+"""A noisy neighbour does not affect the profiles of the others."""
 import contextlib
 import os
 import re
@@ -11,7 +11,7 @@ import pytest
 from parts import LONG, ContainerCgroup, agent as kiln, contained, free_port, textdump, workload
 
 SECONDS = 60 if LONG else 8
-# KILN_CROWD=processes,seconds,hz: another size.
+# KILN_CROWD=processes,seconds,hz overrides the size of the crowd.
 CROWD, CROWD_SECONDS, CROWD_HZ = ([int(n) for n in os.environ["KILN_CROWD"].split(",")] if "KILN_CROWD" in os.environ else
                                   (2000, 600, 99) if LONG else (300, 10, 499))
 CONFIG = """
@@ -41,7 +41,8 @@ def change(url, before):
 
 
 def test_a_storm_of_mappings_costs_the_others_nothing(agent):
-    """Notes of mappings are lost all the time; who is not concerned is checked a few times and sampled as ever."""
+    """The kernel loses records of new mappings all the time. The mappings of unrelated processes are checked again only a few
+    times, and their samples stay complete."""
     innocent = [workload.Workload("nest", seconds=SECONDS + 60) for _ in range(6)]
     a, url = start(agent, "--process-filter", "^wl-nest")
     time.sleep(4)
@@ -56,7 +57,7 @@ def test_a_storm_of_mappings_costs_the_others_nothing(agent):
     assert m["kiln_samples_total"] > 20 * SECONDS
     assert m["kiln_sideband_lost_total"] > 0, "the storm was no storm"
     assert m["kiln_samples_incomplete_total"] == 0 and m["kiln_samples_dropped_total"] == 0
-    # Losses in a row count at 0, 1, 3, 7, 15, ... seconds; each process is looked at once for one of them.
+    # Continuous losses count at 0, 1, 3, 7, 15, ... seconds only; each counted loss checks every process once.
     assert 0 < m["kiln_mapsets_checked_total"] <= 6 * (5 if not LONG else 8)
     assert a.stop() == 0, a.stderr()
 
@@ -67,9 +68,9 @@ def path_of(letter):
 
 @contextlib.contextmanager
 def crowd_of(n, where, seconds):
-    """N processes with 100 mappings of code each, born in a cgroup of their own."""
+    """N processes with 100 mappings of code each, started in the cgroup WHERE."""
     cgroup = ContainerCgroup(where)
-    # By CPU time a crowd of busy processes is not one pod among four.
+    # Give the crowd's pod 16 times the default CPU weight: with the default it would get the CPU time of one pod in four.
     for leaf in cgroup.leaves:
         for name, weight in (("cpu.shares", "16384"), ("cpu.weight", "1600")):
             if os.path.exists(file := os.path.join(os.path.dirname(leaf), name)):
@@ -99,7 +100,7 @@ def losses(m):
 
 
 def test_a_crowd_is_the_only_one_to_lose(agent, tmp_path):
-    """Many processes with many mappings in one cgroup come at once; others in their own lose nothing."""
+    """Many processes with many mappings start at once in one cgroup; processes in other cgroups lose nothing."""
     output = tmp_path / "dump.txt"
     with contextlib.ExitStack() as stack:
         try:
@@ -126,22 +127,22 @@ def test_a_crowd_is_the_only_one_to_lose(agent, tmp_path):
     assert len({s.pid for s in theirs}) > CROWD / 2, "the crowd was none"
     assert sum(s.value for s in theirs) > 20 * CROWD_SECONDS
     assert not cut, cut[:3]
-    # Whatever the crowd lost it lost as detail: none of its samples is missing.
+    # The crowd's samples lose detail (frames) at most; none of them is dropped.
     assert m["kiln_samples_dropped_total"] == 0, losses(m)
     bare = [s for s in theirs if not s.frames]
     assert not bare, [(s.pid, s.exe, s.value, s.attributes) for s in bare]
 
 
 def names_of_others(sample):
-    """Functions of programs that the process of SAMPLE does not run: its pid was another's before."""
+    """The functions in SAMPLE that belong to other programs, such as a program that had the same pid before."""
     own = "forks" if sample.comm.startswith("wl-forks") else sample.comm.removeprefix("wl-short-")
     return [name for name in sample.user if re.fullmatch("(forks|ash|birch|cedar|dill)_[a-z]+", name)
             and not name.startswith(own + "_")]
 
 
 def test_a_storm_of_forks_costs_the_others_nothing(agent, tmp_path):
-    """A few process ids belong to another program some hundred times a second; who runs beside has whole stacks, nobody
-    another's names, and the agent's memory stays as it is."""
+    """A few pids are reused by other programs some hundred times a second. Unrelated processes keep complete stacks, no sample
+    has functions of another program, and the agent's memory does not grow."""
     output = tmp_path / "dump.txt"
     with contextlib.ExitStack() as stack:
         try:
@@ -179,10 +180,10 @@ def test_a_storm_of_forks_costs_the_others_nothing(agent, tmp_path):
     assert m["kiln_samples_dropped_total"] == 0, losses(m)
     wrong = [s for s in theirs if names_of_others(s)]
     assert not wrong, wrong[:3]
-    # Those of each program at least once, or nothing was compared.
+    # Functions of every program must occur, otherwise nothing was compared.
     assert {"ash_leaf", "birch_leaf", "cedar_leaf", "dill_leaf", "forks_child"} <= {name for s in theirs for name in s.user}
-    # A loss of notes costs a look a process and doubles a ring: from 64 KiB to 1 MiB at most.
+    # Lost records cost one check of each process, and make the ring grow: it doubles from 64 KiB to 1 MiB at most.
     assert m["kiln_sideband_grown_total"] <= 4 * os.cpu_count()
     assert m["kiln_mapsets_checked_total"] <= 200 * SECONDS
-    # Processes stay known for some seconds after their end, so their number still grows meanwhile: 4 KiB for each one more.
+    # The agent knows processes for some seconds after their end, so their number may still grow: allow 4 KiB for each.
     assert late <= early + 4096 + 4 * (max(known[half:]) - min(known[half // 2:half])), (rss, known)

@@ -8,7 +8,7 @@ import pytest
 from parts import ROOT, agent, folded
 
 SECONDS = 8
-# Own processes, one below as a pod has it, one that waits, and one that begins while the agent runs.
+# A process of this namespace, one of a namespace below (as a pod has), one that waits, and one that starts later.
 SCRIPT = """cd {directory}
 ./inside {long} > inside.json &
 unshare --pid --fork ./deeper {long} > deeper.json &
@@ -28,7 +28,7 @@ int main(void) { for (;;) wait_here(); }
 
 @pytest.fixture
 def nested(tmp_path):
-    """Of one run (CPU, time off CPU): {program: {stack: value}} each."""
+    """Runs the agent once: (CPU samples, off-CPU time), each as {program: {stack: value}}."""
     for name in ("inside", "deeper", "later", "outside"):
         subprocess.run(["cc", "-O2", "-o", tmp_path / name, ROOT / "tests/first-hour/shop.c"], check=True)
     subprocess.run(["cc", "-O2", "-x", "c", "-o", tmp_path / "waiting", "-"], input=WAITING, text=True, check=True)
@@ -55,7 +55,7 @@ def nested(tmp_path):
 
 
 def few(total):
-    """Of TOTAL samples, or nanoseconds, so many may be otherwise."""
+    """How many of TOTAL samples (or nanoseconds) may deviate: 1 %, at least 2."""
     return max(2, total // 100)
 
 
@@ -66,13 +66,13 @@ def test_it_samples_its_own_namespace(nested):
         stacks = cpu[name]
         total = sum(stacks.values())
         whole = sum(n for stack, n in stacks.items() if stack.startswith(f"{name};_start;") and ";main" in stack)
-        # How many there are is the machine's matter: other tests run beside. One or two may be of exec, before there is a
-        # user's stack.
+        # Other tests run at the same time, so only a few samples are required. One or two may be taken in exec, before the
+        # process has a user stack.
         assert total >= 10 and whole >= total - few(total), stacks
     waited = {stack: ns for stack, ns in waits["waiting"].items() if ";wait_here;" in stack}
     assert sum(waited.values()) > 0.5 * SECONDS * 1e9, waits["waiting"]
     assert "outside" not in cpu and "outside" not in waits
-    # The agent's own first samples may come before it knows itself. Of another the first one may, when the machine is busy.
+    # The agent's own first samples may precede its knowledge of its own process; on a busy machine others' first ones too.
     for kind in nested:
         for name, stacks in kind.items():
             unknown = sum(n for stack, n in stacks.items() if "process not known" in stack)

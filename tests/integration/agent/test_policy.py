@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies of pods in the kernel, live, and the identity of their samples: a real agent, real cgroups as the
-kubelet makes them, an operator that says what the test wants, a real Collector."""
+"""Pods' policies take effect in the kernel at once, and samples have their pod's identity. A real agent, real cgroups as the
+kubelet makes them, an operator that sends what the test sets, a real Collector."""
 import itertools
 import math
 import os
@@ -15,7 +15,7 @@ from node_operator import Operator, Pod
 from parts import LONG, ROOT, ContainerCgroup, dump, period, profiling, values, wait_until, workload
 
 SECONDS = 60 if LONG else 30
-# Of pods that may not be profiled, and how often the timer hits them.
+# HITS: timer hits, at HITS_HZ, on each kind of pod that must not be profiled. OUTAGE: seconds without the operator.
 HITS, HITS_HZ, OUTAGE = (100_000, 997, 600) if LONG else (1000, 197, 0)
 IDENTITY = {"k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.deployment.name", "service.name", "container.id",
             "k8s.container.name", "container.image.name", "container.image.repo_digests"}
@@ -23,7 +23,7 @@ IDENTITY = {"k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.deployment
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """A busy loop under a name of its own: tests that run beside this one have workloads too."""
+    """A busy loop under a unique name: tests that run at the same time have workloads, too."""
     link = tmp_path_factory.mktemp("program") / "policy-frames"
     link.symlink_to(workload.path("frames"))
     return link
@@ -38,7 +38,7 @@ def operator(tmp_path):
 
 @pytest.fixture
 def pod(program):
-    """Starts busy loops in new pods; all that is left is removed."""
+    """pod(p): starts busy loops in the pod P. Processes and cgroups are removed after the test."""
     running = []
 
     def start(p, seconds=300, loops=1):
@@ -48,12 +48,12 @@ def pod(program):
     yield start
     for r in running:
         r.end()
-    for r in reversed(running):  # the first one made what all of them are in
+    for r in reversed(running):  # the first cgroup made the parent directories, so it is removed last
         r.cgroup.close()
 
 
 class Busy:
-    """Processes that compute in the container of a pod, from their first instruction on."""
+    """LOOPS busy processes that are in the container's cgroup from their first instruction on."""
 
     def __init__(self, pod, program, seconds, loops):
         self.cgroup = ContainerCgroup(pod.path, ["", "memory"])
@@ -62,12 +62,12 @@ class Busy:
                                            stdout=subprocess.DEVNULL) for _ in range(loops)]
 
     def used(self):
-        """Their CPU time so far, in seconds."""
+        """CPU time of the processes so far, in seconds."""
         fields = [pathlib.Path(f"/proc/{p.pid}/stat").read_text().rsplit(")", 1)[1].split() for p in self.processes]
         return sum(int(f[11]) + int(f[12]) for f in fields) / os.sysconf("SC_CLK_TCK")
 
     def end(self):
-        """Ends them; their CPU time in seconds."""
+        """Kills the processes; their CPU time in seconds."""
         total = 0
         for p in self.processes:
             p.kill()
@@ -102,7 +102,7 @@ def cpu_seconds(samples):
 
 
 def rendered_metadata():
-    """extract.metadata as the operator renders it for every agent, of a cluster that has a name."""
+    """The key extract.metadata as the operator renders it, with k8s.cluster.name as for a cluster with a name."""
     golden = (ROOT / "tests/data/render/minimal.golden").read_text()
     names = re.search(r"\n +metadata:\n((?: +- [a-z_0-9.]+\n)+)", golden)[1]
     return ", extract: {metadata: [" + ", ".join(names.replace("- ", "").split() + ["k8s.cluster.name"]) + "]}"
@@ -130,7 +130,7 @@ def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
         own = of(samples, p)
         assert {s["period"] for s in own} == {("cpu", "nanoseconds", period(hz))}
         assert used[p] > SECONDS / 20, used
-        # Where others compute too, whether a hit finds the loop running is chance: three deviations of that more.
+        # On a busy machine it is random whether a hit finds the loop running: allow three standard deviations for that.
         chance = math.sqrt(used[p] * hz * max(0, 1 - used[p] / SECONDS)) / hz
         assert abs(cpu_seconds(own) - used[p]) < 0.03 * used[p] + 3 * chance + 2 / hz, (hz, used, values(own))
         for s in own:
@@ -144,7 +144,7 @@ def test_two_rates_tell_the_same_time(agent, collector, operator, pod):
 
 
 def moments(samples):
-    """(UNIX time in seconds, period in ns) of every sample."""
+    """(UNIX time in seconds, period in ns) of every timestamp, sorted."""
     return sorted((t / 1e9, s["period"][2]) for s in samples for t in s["timestamps"])
 
 
@@ -161,7 +161,7 @@ def test_change_of_policy_is_live(agent, collector, operator, pod):
         p.policy = policy
         begin = time.time()
         operator.tell(pods=[p])
-        told = time.time()  # on a busy machine the word takes its time
+        told = time.time()  # on a busy machine the update takes a while
         time.sleep(6)
         phases.append((begin, told, time.time(), policy > 1 and period(policy)))
     busy.end()
@@ -191,7 +191,7 @@ def test_samples_of_an_unknown_pod_wait_for_its_policy(agent, collector, operato
     time.sleep(11 if when_unknown == "default" else 19)
     assert a.stop() == 0, a.stderr()
     samples = collector.samples()
-    # Taken under the default before, under its own afterwards; named all the same.
+    # Samples were taken with the default rate before, with the pod's own rate afterwards; all have the pod's name.
     assert {s["resource"].get("k8s.pod.name") for s in of(samples, late)} == {late.name}
     assert {s["period"][2] for s in of(samples, late)} == {period(50), period(20)}
     assert of(samples, forbidden) == []
@@ -205,7 +205,7 @@ def test_samples_of_an_unknown_pod_wait_for_its_policy(agent, collector, operato
 
 
 def test_a_fresh_node_exports_nothing_before_the_operator_is_heard(agent, collector, operator, pod, tmp_path):
-    """No snapshot, nobody at the endpoint: also what runs outside of pods waits, and is dropped."""
+    """Without a snapshot and without an operator all samples are held and dropped, those of processes outside of pods too."""
     operator.server.stop(0).wait()
     collector.start()
     a = agent(config=configuration(operator, collector, hz=97).replace('process_filter: "^policy-"', "off_cpu_threshold: 0"))
@@ -218,8 +218,8 @@ def test_a_fresh_node_exports_nothing_before_the_operator_is_heard(agent, collec
 
 @pytest.mark.parametrize("situation", ["never heard", "gone", "opt-in", "5000 policies"])
 def test_nothing_leaves_of_who_has_no_policy(agent, collector, operator, pod, situation):
-    """Neither of a pod that is off nor of pods that nobody told of, which come and go. The operator is never heard of;
-    gone after it told of two pods; off by default; or has more policies than the kernel's table has room for."""
+    """No sample leaves of a pod whose policy is off, or of unknown pods, which come and go. The situations: the operator is
+    never reached; it goes away after its snapshot; the default is off; it has more policies than the kernel's map holds."""
     on, off, numbers = Pod(20, policy=20), Pod(21, policy=1), itertools.count(22)
     many = range(1000, 6000) if situation == "5000 policies" else ()
     policies = {20: (True, HITS_HZ), 1: (False, 20)} | {i: (True, 1 + i % HITS_HZ) for i in many}
@@ -234,7 +234,7 @@ def test_nothing_leaves_of_who_has_no_policy(agent, collector, operator, pod, si
         operator.connected()
     if situation == "gone":
         operator.server.stop(0).wait()
-    busy = {p: pod(p, seconds=36000) for p in (on, off)}  # on a busy machine the hits take long
+    busy = {p: pod(p, seconds=36000) for p in (on, off)}  # long enough for all hits on a busy machine
     until, untold = time.monotonic() + (OUTAGE if situation == "gone" else 0), 0
     while time.monotonic() < until or min(untold, busy[off].used()) * HITS_HZ < HITS:
         stranger = pod(Pod(next(numbers), policy=20))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes: what a real agent counts of calls whose number is known, and where it says that they came from."""
+"""Probes: a real agent counts a known number of calls, and attributes them to their callers."""
 import math
 import os
 import pathlib
@@ -17,7 +17,7 @@ CPUS = os.cpu_count()
 
 
 class Probed:
-    """The program, as a process that does what it is told."""
+    """The program probed.c as a process that executes the commands of do()."""
 
     def __init__(self, path, before=None):
         self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
@@ -59,13 +59,13 @@ def start(agent, *probes, **options):
 
 
 def of(a, probe, pid=None):
-    """The samples of PROBE, after the agent's end."""
+    """Stops the agent; the samples of PROBE (of process PID only, when given)."""
     assert a.stop() == 0, a.stderr()
     return [s for s in a.samples() if s.type == probe and pid in (None, s.pid)]
 
 
 def introduce(probed):
-    """Lets the agent meet the program: two rounds of calls, so that its tables are there for those that follow."""
+    """Makes two rounds of calls, so that the agent has the program's unwind tables for the calls that follow."""
     for _ in range(2):
         probed.do("call", 1)
         time.sleep(1)
@@ -76,7 +76,7 @@ def total(samples):
 
 
 def by_caller(samples, leaf):
-    """{caller of LEAF: hits}; every stack must be whole."""
+    """{caller of LEAF: hits}; LEAF None: the leaf itself is the caller. Every stack must be complete."""
     out = {}
     for s in samples:
         assert s.user[-1] == "_start" and "main" in s.user, s.frames
@@ -134,11 +134,11 @@ service:
     assert told["kiln_probe_attached" + labels] == 1
     assert told[f'kiln_probe_dropped_total{{probe="{probe}",reason="ring_full"}}'] == 0
     samples = of(a, probe, probed.pid)
-    # A block is open on each CPU, and one that came late was closed: bpf/draw.h.
+    # The sum lacks the open block of each CPU, and is off by a block that was closed late: bpf/draw.h.
     assert abs(total(samples) - hits) <= 0.05 * hits, (total(samples), hits, taken)
     callers = by_caller(samples, "leaf")
     assert set(callers) == {"often", "seldom"}
-    # Five standard errors, of samples that are worth twice the mean at most.
+    # Allow five standard errors of the share; a sample stands for at most twice the mean number of hits.
     error = math.sqrt(0.25 * 0.75 * taken) * 2 * hits / taken
     assert abs(callers["often"] - 0.75 * total(samples)) <= 5 * error, (callers, error)
 
@@ -153,11 +153,11 @@ def test_malloc_of_libc(agent, probed):
     probed.do("malloc", hits)
     samples = of(a, probe)
     assert {s.pid for s in samples} == {probed.pid}
-    # A hit in so many was taken; what is missing are the blocks that are open.
+    # One hit of each block became a sample; the sum lacks the open blocks.
     assert abs(total(samples) - hits) <= 0.05 * hits, total(samples)
     mine = [s for s in samples if "take_memory" in s.user]
     assert total(mine) > 0.99 * total(samples)
-    # The stub of the PLT may stand between them, while the linker looks the function up.
+    # The PLT stub may be between malloc and its caller while the dynamic linker resolves the symbol.
     assert all(s.user[0] in ("malloc", "__libc_malloc") and s.user[-1] == "_start" for s in mine)
 
 
@@ -187,7 +187,7 @@ def test_a_python_program_is_named_at_its_call(agent):
             child.stdin.write(f"{n}\n")
             assert child.stdout.readline() == "done\n"
 
-        # Its mappings and its walker are there once a sample has the names.
+        # As soon as a sample has Python's names, the agent knows the mappings and the walker is loaded.
         def is_named():
             call(1)
             time.sleep(1.1)
@@ -200,7 +200,7 @@ def test_a_python_program_is_named_at_its_call(agent):
         samples = of(a, probe)
         assert total(samples) == before + 400
         late, seen = [], 0
-        for s in samples:  # in the order in which they were taken, window by window
+        for s in samples:  # window by window, in the order of sampling
             seen += s.value
             if seen > before:
                 late.append(s)
@@ -302,6 +302,6 @@ service:
     finally:
         for p in programs.values():
             p.close()
-        for c in reversed(cgroups.values()):  # the first one made what all of them are in
+        for c in reversed(cgroups.values()):  # the first cgroup made the parent directories, so it is removed last
             c.close()
         operator.close()

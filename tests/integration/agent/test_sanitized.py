@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything at once on a busy machine. In the builds with sanitizers any report fails it, in others it is a
-test like the rest: the processes come and go, the receiver is away for a while, and all add up in the end."""
+"""All exporters at once on a busy machine, while processes come and go and the receiver is away for a while: the sums of
+all exporters agree in the end. In builds with sanitizers any report fails the test."""
 import time
 
 from parts import WAIT, agent as kiln, folded, free_port, http_get, pprof_sum, textdump, values, wait_until, workload
@@ -25,7 +25,7 @@ service:
 
 
 def metric(base, name):
-    """None when the answer takes long, as it does from a slow build on a busy machine."""
+    """The value of a metric; None when the request times out, as with a slow build on a busy machine."""
     try:
         return kiln.metrics(base + "/metrics")[name]
     except OSError:
@@ -59,5 +59,5 @@ def test_everything_at_once(agent, collector, busy, tmp_path):
     }
     assert len(set(got.values())) == 1, got
     assert got["text"] > 20
-    # Each OTLP exporter sends all of it to the same receiver.
+    # Both OTLP exporters send every sample to the same receiver.
     assert values(collector.samples()) == 2 * got["text"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations, flags and environments that people have for other profilers: they start as they are and do
-what their documents say. The documents are read where they lie (KILN_SEEDS, ../shared/seeds); configs/ holds
-configurations of our own that ask for the same, so that every clone tests something."""
+"""Configurations, flags and environments for other profilers: the agent starts with them unchanged and does what their
+documents describe. The documents are outside of the tree (KILN_SEEDS, ../shared/seeds); configs/ has equivalent
+configurations, so that a clone without the documents tests something, too."""
 import os
 import pathlib
 import re
@@ -24,19 +24,19 @@ CGROUP = f"/kubepods/burstable/pod{POD}/{CONTAINER}"
 
 
 def document(number):
-    """Its text; None when it is not there."""
+    """The text of document NUMBER; None when it is not there."""
     found = sorted(SEEDS.glob(f"{number:03}_*.txt"))
     return found[0].read_text(encoding="utf-8") if found else None
 
 
 def blocks(text, language):
-    """Fenced blocks, without the indentation of the fence."""
+    """The fenced code blocks of LANGUAGE (a pattern), dedented."""
     pattern = re.compile(r"^([ \t]*)``` ?" + language + r"\n(.*?)^\1```", re.M | re.S)
     return [textwrap.dedent(body) for _, body in pattern.findall(text)]
 
 
 def sections(yaml):
-    """{top-level key: its lines}, enough to tell what a configuration is."""
+    """{top-level key: its lines} of a YAML text."""
     out = {}
     for part in re.split(r"^(?=[A-Za-z_]+:)", yaml, flags=re.M):
         match = re.match(r"([A-Za-z_]+):", part)
@@ -51,7 +51,7 @@ def starts_at_profiling(yaml):
 
 
 def every_configuration():
-    """(name, text) of all that have a profiling receiver. A part of one completes the whole one before it."""
+    """(name, text) of all configurations with a profiling receiver. A partial one is merged over the last complete one."""
     out = []
     for number in range(1000):
         text = document(number)
@@ -71,7 +71,7 @@ FOUND = every_configuration()
 
 
 def configurations(predicate):
-    """Parameters: those of the documents and our own for which PREDICATE holds."""
+    """Parametrizes a test with the documents' and the tree's own configurations for which PREDICATE(text) holds."""
     own = [(p.stem, p.read_text(encoding="utf-8")) for p in sorted((HERE / "configs").glob("*.yaml"))]
     rows = [(n, t) for n, t in FOUND + own if predicate(t)]
     if not FOUND:
@@ -108,7 +108,7 @@ def contained_nest():
 def until_dumped(a, pid):
     def check():
         assert a.process.poll() is None, a.stderr()
-        # A dump that is being written ends anywhere.
+        # The last dump may still be incomplete.
         whole = a.stdout().rpartition("End Resource Profile")[0]
         return f"process.pid: {pid} (Int)" in whole
     wait_until("samples of the workload in the text", check)
@@ -129,7 +129,7 @@ RULERS = {
 
 
 def check_layout(lines):
-    """The dump, letter by letter: which line may follow which."""
+    """Checks every line of a dump and the order of the lines; the number of samples."""
     at = 0
 
     def take(want):
@@ -212,7 +212,7 @@ def test_otlp_to_the_endpoint_by_name(agent, sandbox, busy, contained_nest, tmp_
     try:
         a = agent("--feature-gates=+service.profilesSupport", config=text, prefix=sandbox.prefix)
         profiling(a)
-        time.sleep(8)  # a window of five seconds, and what the end brings
+        time.sleep(8)  # one window of five seconds; the rest is sent when the agent stops
         assert a.stop() == 0, a.stderr()
         samples = collector.samples()
     finally:
@@ -234,7 +234,7 @@ def test_go_tool_pprof_reads_the_agents_own_profile(agent, sandbox, tmp_path, te
     text = given(text)
     if not go():
         pytest.skip("no Go")
-    # Many short processes: so the agent has something to do that can be seen.
+    # Many short processes keep the agent busy, so that its own profile has samples.
     with workload.Workload("storm", "DIR", 150, seconds=100):
         a = agent(config=text, prefix=sandbox.prefix, env={"KUBERNETES_NODE_NAME": "meadow"})
         wait_until("the extension answers",
@@ -261,7 +261,7 @@ def own_functions():
 
 
 def daemonset_env(text):
-    """The container's env: of the document's DaemonSet, $(NAME) and fieldRef expanded as Kubernetes does it."""
+    """{name: value} of the environment in the document's DaemonSet; $(NAME) is expanded, a fieldRef becomes "meadow"."""
     out = {}
     for name, rest in re.findall(r"- name: ([A-Z_]+)\n\s+(value: \"[^\"]*\"|valueFrom:\n\s+fieldRef:\n\s+fieldPath: \S+)", text):
         out[name] = rest.split('"')[1] if rest.startswith("value:") else "meadow"
@@ -297,7 +297,7 @@ def test_environment_of_the_standalone_profiler(agent, sandbox, tmp_path, collec
     assert {s["resource"]["k8s.node.name"] for s in samples} == {"meadow"}
     depths = [len([f for f in s["frames"] if f["type"] != "kernel"]) for s in samples
               if s["attributes"]["process.pid"] == deep.pid]
-    # The frame that says that the stack was cut is not one of the stack.
+    # A truncated stack has one more frame, which marks the truncation.
     assert depths and max(depths) in (int(env["OTEL_PROFILER_MAX_STACK_DEPTH"]), int(env["OTEL_PROFILER_MAX_STACK_DEPTH"]) + 1)
 
 
@@ -316,7 +316,7 @@ OWN_UNIT = (["-collection-agent", "localhost:4317", "-reporter-interval", "60s",
 
 @pytest.mark.parametrize("source", ["003", "own"])
 def test_systemd_unit_of_the_standalone_profiler(agent, sandbox, busy, tmp_path, collector_binary, source):
-    """Its ExecStart with its capabilities. The flag -collection-agent means TLS."""
+    """Runs the unit's ExecStart with the unit's capabilities. The flag -collection-agent implies TLS."""
     text = document(3)
     if source == "003" and text is None:
         pytest.skip(f"no documents at {SEEDS}")

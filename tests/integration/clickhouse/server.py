@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of ClickHouse's HTTP interface as a Collector and a test use, with ClickHouse's engine behind it. By the python of
-hack/lib/pypi.sh clickhouse: server.py PORT
+"""The part of ClickHouse's HTTP interface that a Collector and a test need, with ClickHouse's engine behind it. Runs with
+the python of `hack/lib/pypi.sh clickhouse`: server.py PORT
 
-POST /?query=STATEMENT: the body is the statement's data, gzip or not; without a query the body is the statement."""
+POST /?query=STATEMENT: the body is the statement's data, optionally gzipped; without a query the body is the statement."""
 import gzip
 import http.server
 import sys
@@ -26,7 +26,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         statement = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query).get("query", [""])[0]
         try:
             answer, code = session.query(f"{statement} {body.decode()}".strip(), "JSON").bytes(), 200
-        except Exception as error:  # noqa: BLE001: whatever it is, the client is told
+        except Exception as error:  # noqa: BLE001: the client gets every error
             answer, code = str(error).encode(), 500
         self.send_response(code)
         self.send_header("content-type", "text/plain; charset=UTF-8")

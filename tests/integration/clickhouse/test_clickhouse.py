@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/clickhouse as it stands there: agent, Collector, ClickHouse's engine. What the queries tell is what the agent counted.
+"""deploy/clickhouse unchanged, with an agent, a Collector and ClickHouse's engine: the queries return what the agent counted.
 
-Only the HTTP server before the engine is the test's (server.py)."""
+Only the HTTP server in front of the engine is the test's (server.py)."""
 import json
 import pathlib
 import re
@@ -22,7 +22,7 @@ HZ = 97
 
 
 def statements(name):
-    """{first line of the comment before it: statement}"""
+    """{first line of the comment above a statement: the statement} of a SQL file."""
     text = (RECIPE / name).read_text()
     plain = re.sub(r"--.*", "", text).split(";\n")
     titles = re.findall(r"\n\n-- (.*)", text)
@@ -32,7 +32,7 @@ def statements(name):
 
 @pytest.fixture(scope="module")
 def clickhouse():
-    """query(statement): the rows of its answer."""
+    """A server with the schema. Gives query(statement), which returns the rows of the answer."""
     made = subprocess.run([ROOT / "hack/lib/pypi.sh", "clickhouse"], capture_output=True, text=True, check=False)
     if made.returncode:
         pytest.skip("no ClickHouse: " + made.stderr.strip()[-300:])
@@ -46,7 +46,7 @@ def clickhouse():
         query.port = port
         try:
             wait_until("ClickHouse", lambda: server.poll() is not None or parts.http_get(f"http://127.0.0.1:{port}/"))
-            for statement in statements("schema.sql") * 2:  # applied twice it is as once
+            for statement in statements("schema.sql") * 2:  # applying it twice must have the effect of once
                 query(statement)
             yield query
         finally:
@@ -55,7 +55,7 @@ def clickhouse():
 
 @pytest.fixture(scope="module")
 def shop(clickhouse, tmp_path_factory):
-    """Profiles of tests/first-hour/shop.c are there. {stack, root first: seconds of CPU}, by the agent's own file."""
+    """Profiles tests/first-hour/shop.c into ClickHouse. {stack, root first: CPU seconds}, from the agent's folded file."""
     directory = tmp_path_factory.mktemp("shop")
     subprocess.run(["cc", "-O2", "-o", directory / "shop", ROOT / "tests/first-hour/shop.c"], check=True)
     otlp = parts.free_port()
@@ -83,7 +83,7 @@ def shop(clickhouse, tmp_path_factory):
         assert collector.wait(60) == 0
         complaints = [line for line in log.read_text().splitlines() if "\terror\t" in line]
         assert complaints == []
-    # The first frame is the process.
+    # The first element of a folded stack is the process; drop it.
     return {stack.partition(";")[2]: n * parts.period(HZ) / 1e9 for stack, n in parts.folded(directory / "x.folded").items()}
 
 
@@ -106,7 +106,7 @@ def test_top_functions_by_deployment(clickhouse, shop):
 
 
 def test_every_query_answers(clickhouse, shop):
-    """And the sums are the same."""
+    """Every query of the documents answers, and its sums equal the agent's."""
     total = sum(shop.values())
     for title, statement in statements("queries.sql").items():
         rows = clickhouse(statement.replace("'malloc'", "'main'"))
@@ -130,10 +130,10 @@ def test_a_row_says_what_it_is_of(clickhouse, shop):
 
 
 @pytest.mark.parametrize("inserted, want", [
-    # Straight from an agent: keys and strings in place. Timestamps instead of values.
+    # As an agent sends it: keys and strings inline; timestamps instead of values.
     ({"resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "a"}}]},
       "samples": [{"stackIndex": 1, "timestampsUnixNano": ["5", "6"]}]}, ("cpu", "a", ["leaf", "root"], 20)),
-    # Without a period a value is what is measured.
+    # Without a period the value itself is the measure.
     ({"resource": {}, "period": False, "samples": [{"stackIndex": 1, "values": ["7"]}]}, ("off_cpu", "", ["leaf", "root"], 7)),
     ({"resource": {}, "samples": [{"values": ["3"]}]}, ("cpu", "", [], 30)),
 ], ids=["timestamps", "no-period", "no-stack"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real parts for the tests beside: the Collector, the sender, a throw-away PKI, a counting proxy."""
+"""Fixtures of this folder's tests: a real Collector, the sender, a throw-away PKI, a counting proxy."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from ports import free_port  # noqa: E402
 
 SEND = os.environ.get("KILN_COLLECTOR_SEND", str(ROOT / "build/dev/tests/collector_send"))
 LONG = os.environ.get("KILN_LONG") == "1"
-WAIT = 120  # seconds after which something that must come is taken for missing
+WAIT = 120  # seconds; the longest wait for an expected event
 
 
 def wait_until(what, check):
@@ -34,7 +34,7 @@ def wait_until(what, check):
 
 
 class Collector:
-    """The real receiver on ports that stay the same over restarts; each run writes a file of its own."""
+    """A real Collector. Its ports stay the same across restarts; each run writes its own output file."""
 
     def __init__(self, directory, binary, tls=None):
         self.directory, self.binary, self.tls = directory, binary, tls
@@ -82,8 +82,8 @@ service:
             self.process = None
 
     def samples(self):
-        """{thread name: value} of everything that came; a thread name that came twice fails."""
-        self.stop()  # it writes the rest on the way out
+        """Stops the Collector; {thread name: value} of all samples received. Fails if a thread name arrived twice."""
+        self.stop()  # the Collector writes the rest of its output when it stops
         seen = {}
         for output in self.outputs:
             for sample in otlp_decode.decode(str(output)) if output.stat().st_size else []:
@@ -98,7 +98,7 @@ def expected(batches, samples, prefix="id"):
 
 
 class Sender:
-    """collector_send; its lines of statistics are read as they come."""
+    """Runs collector_send. `lines`: its statistics so far; `log`: its log lines so far."""
 
     def __init__(self, *args):
         self.lines = []
@@ -159,7 +159,7 @@ def send():
 
 @pytest.fixture(scope="session")
 def pki(tmp_path_factory):
-    """ca, other-ca (signs nothing), server (127.0.0.1), named (collector.test), client: .crt .key"""
+    """A folder with NAME.crt, NAME.key: ca, other-ca (signs nothing), server (127.0.0.1), named (collector.test), client."""
     d = tmp_path_factory.mktemp("pki")
 
     def run(*args):
@@ -179,7 +179,7 @@ def pki(tmp_path_factory):
 
 
 class Proxy:
-    """TCP on loopback that counts what goes up."""
+    """A TCP proxy on loopback to port TARGET. `up`: the number of bytes that clients have sent."""
 
     def __init__(self, target):
         self.target, self.up = target, 0

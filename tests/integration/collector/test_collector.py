@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exporters against a real OpenTelemetry Collector: what was made is what came, once."""
+"""The exporters against a real OpenTelemetry Collector: every sample that was made arrives exactly once."""
 
 import shutil
 import signal
@@ -84,7 +84,7 @@ def test_an_outage_loses_and_doubles_nothing(collector, send, protocol):
     end = s.end(timeout=60)
     assert all_sent(end)
     assert collector.samples() == expected(batches, 20)
-    # Said once when it went and once when it came back, not once a batch.
+    # One log line when the Collector goes away and one when it is back, not one for each batch.
     assert sum("unreachable" in line for line in s.log) == 1, s.log
     assert sum("recovered" in line for line in s.log) == 1, s.log
 
@@ -112,7 +112,7 @@ def test_a_full_queue_goes_to_disk_and_survives_a_kill(collector, send, tmp_path
     assert end["drops"]["all"] == 0 and end["spool_requests"] == 0
     got = collector.samples()
     whole = expected(40, 10, "a")
-    # Only what was in memory (two requests) died with the process.
+    # Only the requests in memory (two) were lost with the process.
     batches = sorted({int(n.split("-")[1]) for n in got if n.startswith("a-")})
     assert batches[0] <= 2 and batches == list(range(batches[0], batches[-1] + 1))
     assert len(batches) >= 10
@@ -134,7 +134,7 @@ def test_tls_with_own_authority(collector, send, pki, protocol):
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_another_authority_in_the_same_file(collector, send, tmp_path, protocol):
-    """As cert-manager does it: the sender goes on without a restart."""
+    """The CA file is replaced, as cert-manager does: the sender trusts the new CA without a restart."""
     for name in ("old", "new"):
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
                         "-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.crt", "-subj", "/CN=kiln",
@@ -154,7 +154,7 @@ def test_another_authority_in_the_same_file(collector, send, tmp_path, protocol)
 
 
 def test_a_request_that_is_refused_before_it_was_read(collector, send, pki):
-    """Over HTTP/2 the stream is reset behind the answer: it is an answer, and not tried again."""
+    """Over HTTP/2 the server resets the stream after its answer: the answer counts, and the request is not sent again."""
     collector.tls, collector.body_max = {"cert_file": f"{pki}/server.crt", "key_file": f"{pki}/server.key"}, 20000
     collector.start()
     args = [*target(collector, "http", tls=True), "--ca", pki / "ca.crt", "--compression", "none", "--interval-ms", 100]

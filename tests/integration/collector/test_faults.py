@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exporters against servers that misbehave. The behaviour is the OTLP specification's (1.10):
-what may be tried again is, with the very same bytes, and nothing else is; memory stays bounded."""
+"""The exporters against servers that misbehave, by the OTLP specification (1.10): retryable requests are sent again with
+the very same bytes, all others are not; memory stays bounded."""
 
 import email.utils
 import gzip
@@ -42,7 +42,7 @@ def field(number, data):
 
 
 def status_details(code, words, retry=None):
-    """google.rpc.Status, by hand: the package with it is not among the pins."""
+    """Encodes a google.rpc.Status by hand: the package with its type is not installed."""
     out = varint(1 << 3) + varint(code) + field(2, words.encode())
     if retry is not None:
         delay = duration_pb2.Duration()
@@ -54,7 +54,7 @@ def status_details(code, words, retry=None):
 
 
 class Grpc:
-    """Answers with what `script` says, one entry a request, the last one for all that follow."""
+    """A gRPC server that answers each request with the next entry of `script`, and all further ones with the last entry."""
 
     def __init__(self, script):
         self.script, self.requests, self.times, self.metadata = list(script), [], [], []
@@ -95,7 +95,7 @@ class Grpc:
 
 
 class Http:
-    """The same for HTTP: entries are (status, headers, body), "never", "endless" or bytes to write raw."""
+    """As Grpc, for HTTP. Entries of `script`: (status, headers, body), "never", "endless" or bytes to write raw."""
 
     def __init__(self, script):
         self.script, self.requests, self.times, self.metadata = list(script), [], [], []
@@ -202,7 +202,7 @@ def test_grpc_retry_info_is_obeyed(serve, send):
     s = send(*server.args, "--initial-ms", 1)
     end = s.end()
     assert end["sent"] == end["made"] and end["retries"] == 1
-    # The server's clock and the client's run alike: never earlier than it asked for.
+    # The client must not retry earlier than the server asked for.
     assert server.times[1] - server.times[0] >= 1.1
     assert end["uncertain"] == 0
 
@@ -255,7 +255,7 @@ def test_the_queue_is_bounded_and_drops_the_oldest(serve, send, kind):
              "--queue-size", 5)
     end = s.end()
     assert max(line["queue_requests"] for line in s.lines) == 5
-    # The first was under way all the time; of the others the last four are left.
+    # Request 0 was in flight all the time; of the queued ones the last four are left.
     got = names(server.requests[1:])
     assert sorted({int(n.split("-")[1]) for n in got}) == [0, 26, 27, 28, 29]
     assert end["sent"] == 5 * 19 and end["drops"]["the queue is full"] == 25 * 19
@@ -328,7 +328,7 @@ def test_what_is_refused_in_one_form_is_sent_in_the_other(serve, send, kind, ref
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_http_retry_after_is_obeyed(serve, send, form):
-    # A date has whole seconds: three from now is more than two away.
+    # A date has a resolution of one second: a date 3 s ahead is at least 2 s away.
     after = "2" if form == "seconds" else email.utils.formatdate(time.time() + 3, usegmt=True)
     asked = time.time()
     server = serve(Http, (503, {"retry-after": after}, b""), (200, {}, b""))
@@ -362,7 +362,7 @@ def test_http_an_endless_answer_ends_at_the_timeout(serve, send):
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_a_server_of_another_protocol_is_survived(send, protocol):
-    """Bytes that are neither TLS nor HTTP, at once, on every connection."""
+    """The server sends bytes that are neither TLS nor HTTP as soon as a connection is made."""
     listener = socket.create_server(("127.0.0.1", 0))
     stop = threading.Event()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links, attributes and timestamps as a receiver of OTLP sees them: decoded by a package that Kiln had no part in."""
+"""Links, attributes and timestamps as an OTLP receiver sees them, decoded by an independent package."""
 import gzip
 import http.server
 import os
@@ -56,7 +56,7 @@ service: {{pipelines: {{profiles: {{receivers: [profiling], exporters: [otlp_htt
 
 
 def links(requests):
-    """(trace id, span id) of each sample, in hex; None: the empty link."""
+    """(trace id, span id) in hex of each sample, or None for a sample without a link."""
     for r in requests:
         for sample in (s for rp in r.resource_profiles for sp in rp.scope_profiles for p in sp.profiles for s in p.samples):
             link = r.dictionary.link_table[sample.link_index]
@@ -88,7 +88,7 @@ def test_each_sample_has_its_time_where_that_is_asked_for(wanted):
         assert not times
         return
     assert all(len(s["timestamps"]) == s["value"] for s in samples)
-    # Hits of one timer are 10 ms apart, but where it was late.
+    # The hits of one timer are 10 ms apart; timestamps coincide only when a timer is late.
     assert len(set(times)) > 0.9 * len(times)
     assert max(times) - min(times) > 1e9 and abs(max(times) / 1e9 - time.time()) < 60
 

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labels of samples. usage: test_labels.py places|origins|race|garbage|policy|custom|go [VERSION]|crates
 
-  places   a thread's context is found wherever its variable is; each sample's function says which tenant it must have
-  origins  samples of off-CPU time and of probes have them as those of CPU time
-  race     contexts that change all the time, with ids that check each other: none is torn
-  garbage  contexts that are none: nothing is shown, the losses are counted, another process has its labels
-  policy   what is not allowed does not leave: not in the text, not in OTLP, not in pprof
+  places   a thread's context is found wherever its variable is; a sample's function tells which tenant it must have
+  origins  samples of off-CPU time and of probes have labels as those of CPU time do
+  race     contexts that change all the time, whose ids verify each other: no sample mixes two contexts
+  garbage  invalid contexts: no labels are shown, the losses are counted, another process keeps its labels
+  policy   labels that are not allowed are in no output: not in the text, not in pprof, not in folded stacks
   custom   custom labels of a native program
   go       pprof labels of goroutines that move between threads
-  crates   those who publish for others: the crates of libdatadog (OpenTelemetry's contexts) and custom-labels
+  crates   programs that publish by a library: the crates of libdatadog (OpenTelemetry's contexts) and custom-labels
 """
 import collections
 import gzip
@@ -33,7 +33,7 @@ SKIP = 77
 
 
 def mix(n):
-    """As context.c."""
+    """The hash of the same name in context.c."""
     n &= (1 << 64) - 1
     n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9 & (1 << 64) - 1
     n = (n ^ n >> 27) * 0x94d049bb133111eb & (1 << 64) - 1
@@ -41,7 +41,7 @@ def mix(n):
 
 
 def span_of(trace):
-    """The span id that belongs to a trace id, both in hex."""
+    """The span id (hex) that context.c derives from a trace id (hex). Fails when the trace id's halves do not match."""
     high = int.from_bytes(bytes.fromhex(trace[:16]), "little")
     low = int.from_bytes(bytes.fromhex(trace[16:]), "little")
     assert mix(high) == low, trace
@@ -62,7 +62,7 @@ class Program:
         self.process.stdin.flush()
 
     def end(self):
-        """What it says at the end."""
+        """Closes the program's input; the output that it writes at its end."""
         out, _ = self.process.communicate(timeout=30)
         return out
 
@@ -100,25 +100,25 @@ service:
 
 
 def parse(text, before):
-    """The samples but for the first ones; the last may not be all there yet."""
+    """The complete samples in the dump TEXT, without the first BEFORE ones."""
     return [Sample(s) for s in text.split("New Sample")[1 + before:] if "End Sample" in s]
 
 
 def count(samples, *functions):
-    """Of samples in each of FUNCTIONS, as many as the one that has fewest."""
+    """The smallest number of samples that any of FUNCTIONS has."""
     return min(sum(s.value for s in samples if s.work == f) for f in functions)
 
 
 def profile(pids, seconds, first=None, during=None, enough=lambda samples: True, **how):
-    """Samples, and the metrics at the end. FIRST: a label that all count from, once the first sample with it has come.
-    A busy machine gives few samples: it goes on until there are ENOUGH, a minute at most."""
+    """Profiles PIDS for SECONDS: (samples, metrics at the end). FIRST: a label; samples count from the first one that has it.
+    ENOUGH(samples): on a busy machine, profiling continues until this holds, for a minute at most."""
     arguments = [a for pid in pids for a in ("--pid", pid)]
     with agent.Agent(*arguments, config=config(**how)) as a:
         a.wait_ready(url=f"http://127.0.0.1:{PORT}/readyz")
         deadline = time.monotonic() + 30
         while first and f"  {first}: " not in a.stdout() and time.monotonic() < deadline:
             time.sleep(0.2)
-        # The window in which it came has samples of before.
+        # Skip the window of that first sample: it has earlier samples, too.
         time.sleep(1.1)
         before = a.stdout().count("New Sample")
         if during:
@@ -159,7 +159,7 @@ def origins():
     with Program("labels-exec", "waiting", 2) as p:
         samples, _ = profile([p.pid], 3, first="tenant", labels="tenant", more=f"off_cpu_threshold: 1, probes: [{probes}]")
     samples = [s for s in samples if s.work]
-    # A uprobe is at its function's first instruction.
+    # A uprobe hits at the first instruction of its function, so the leaf of such a sample is the function itself.
     for origin, of in (("off-CPU", [s for s in samples if "off_cpu.cause" in s.labels]),
                        ("probe", [s for s in samples if s.functions[0] == s.work])):
         wrong = [(s.work, s.labels) for s in of if s.labels.get("tenant") != s.work[-1] or
@@ -193,7 +193,7 @@ def garbage():
     theirs = [s for s in samples if s.pid == bad.pid]
     assert sum(s.value for s in ours) >= 50 and sum(s.value for s in theirs) >= 50
     assert all(s.labels.get("tenant") == s.work[-1] for s in ours)
-    # One of the six contexts has ids that are right; its attributes have no names.
+    # One of the six contexts has valid ids, but attributes without names.
     shown = {s.labels["trace_id"] for s in theirs if "trace_id" in s.labels}
     assert len(shown) <= 1 and all(span_of(t) for t in shown), shown
     assert not any("tenant" in s.labels for s in theirs)
@@ -206,7 +206,7 @@ def garbage():
 def policy():
     with tempfile.TemporaryDirectory() as folder, Program("labels-exec", "steady", 1) as p:
         exporters = f"  pprof_file: {{path: {folder}/out-%s.pb.gz}}\n  folded_file: {{path: {folder}/out.folded}}"
-        # The third key gets its name while the agent runs: it is read again, and withheld all the same.
+        # The third key is named while the agent runs: the agent reads the keys again, and still withholds this one.
         samples, counted = profile([p.pid], 3, first="tenant", labels="tenant", exporters=exporters,
                                    during=lambda: p.tell("name it\n"))
         written = b""
@@ -230,7 +230,7 @@ def policy():
 
 
 def compare(samples, want, is_key):
-    """Of samples in the functions of WANT: how many each has, and those whose labels (of the keys that count) are others."""
+    """WANT: {function: labels}. ({function: number of samples}, [samples whose labels differ]); keys count if IS_KEY(key)."""
     seen, wrong = collections.Counter(), []
     for s in samples:
         if s.work in want:
@@ -251,7 +251,7 @@ def custom():
 
 
 def go_program(version, folder):
-    """A program of the given version; the exit status of a skip when it cannot be had."""
+    """Builds program.go with the given Go version; its path. Exits as skipped when that Go is not available."""
     go = next((g for g in ("/usr/local/go/bin/go", "/usr/bin/go") if os.path.exists(g)), None)
     if not go:
         print("skipped: no go")
@@ -270,7 +270,7 @@ def go_program(version, folder):
 
 
 def go(version="local"):
-    """Of Go 1.21 on; older ones are not to be had through the module proxy."""
+    """VERSION: 1.21 or later; the module proxy has no older toolchains."""
     want = {"main.workA": {"tenant": "A", "function": "workA"}, "main.workB": {"tenant": "B", "function": "workB"},
             "main.workNone": {}, "main.workMany": {f"key{i}": f"value{i}" for i in range(12)}}
     with tempfile.TemporaryDirectory() as folder, Program(go_program(version, folder)) as p:
@@ -283,7 +283,7 @@ def go(version="local"):
 
 
 def crate_programs():
-    """Where the programs of crates/ are; the exit status of a skip when they cannot be built."""
+    """Builds the programs of crates/; their folder. Exits as skipped when the crates cannot be fetched."""
     cargo = shutil.which("cargo") or os.path.expanduser("~/.cargo/bin/cargo")
     if not os.path.exists(cargo):
         print("skipped: no cargo")
@@ -293,7 +293,7 @@ def crate_programs():
     if done.returncode:
         print(f"skipped: {done.stderr[-600:]}")
         sys.exit(SKIP)
-    # What can be had has to build.
+    # Once the crates are fetched, the build must succeed.
     subprocess.run([cargo, "build", "--release", "--locked", "--offline", "--target-dir", target], cwd=crates_dir, timeout=500,
                    check=True)
     return os.path.join(target, "release")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of others that tests run, where `hack/` builds them."""
+"""Third-party programs that tests run, built by `hack/`."""
 import pathlib
 import subprocess
 
@@ -16,10 +16,10 @@ def _made(*arguments):
 
 
 def collector():
-    """The Collector's path. Builds it when it is missing; when it cannot be had, the test that asks is skipped."""
+    """The path of a current Collector, built if it is missing. Skips the calling test when it cannot be built."""
     return _made("build")
 
 
 def receiver(version):
-    """The same of an older version's OTLP receiver."""
+    """As collector(), for the OTLP receiver of the older Collector VERSION."""
     return _made("receiver", version)

@@ -22,14 +22,14 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = str(ROOT / "hack/envtest")
 WRITES = ("create", "update", "patch", "delete", "deletecollection")
-# Leases are renewed all the time; reviews are questions that are asked with a POST.
+# API groups whose writes do not count: leases are renewed all the time, and reviews are queries made by POST.
 NO_WRITES = ("coordination.k8s.io", "authentication.k8s.io", "authorization.k8s.io")
-TIMEOUT = 120  # seconds that one command may take; "up" itself gives up after 60 for each server
+TIMEOUT = 120  # seconds for one command; "up" itself waits at most 60 for each server
 
 
 def build():
-    """The folder with the programs. Takes minutes once; a test that cannot have it is to be skipped with
-    the text of the RuntimeError."""
+    """The folder with the programs; building them takes minutes, once. On RuntimeError a test should be skipped with its
+    text."""
     done = subprocess.run([SCRIPT, "build"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"no API server: {done.stderr.strip()[-600:]}")
@@ -45,8 +45,8 @@ class Failed(RuntimeError):
 
 
 class EnvTest:
-    """etcd and kube-apiserver, from up() to down(). FLAGS are kube-apiserver's. They go down with the test's
-    process too, however it ends."""
+    """etcd and kube-apiserver, from up() to down(). FLAGS are kube-apiserver's. The servers also stop when the test's process
+    ends, however it ends."""
 
     def __init__(self, audit=False, controllers=False, flags=()):
         self.options = ["--with", str(os.getpid())]
@@ -88,7 +88,7 @@ class EnvTest:
 
     @property
     def state(self):
-        """Ports and options, as hack/envtest noted them."""
+        """{key: number}: the ports and options that hack/envtest has written to envtest.state."""
         with open(os.path.join(self.dir, "envtest.state"), encoding="utf-8") as f:
             return {key: int(value) for key, value in (line.strip().split("=") for line in f)}
 
@@ -106,11 +106,11 @@ class EnvTest:
                 **more}
 
     def user(self, name, *groups):
-        """The kubeconfig of anyone."""
+        """The path of a new kubeconfig for user NAME in GROUPS."""
         return self._script("kubeconfig", name, *groups)
 
     def pid(self, server):
-        """SERVER: "etcd", "apiserver" or "controllers"."""
+        """The pid of SERVER: "etcd", "apiserver" or "controllers"."""
         with open(os.path.join(self.dir, server + ".pid"), encoding="utf-8") as f:
             return int(f.read().split()[0])
 
@@ -124,18 +124,18 @@ class EnvTest:
         self._script("kill-apiserver")
 
     def restart_apiserver(self, *flags, drop_flags=False):
-        """The same port. FLAGS, when there are any, replace the ones before."""
+        """Restarts the API server on the same port. FLAGS, when given, replace its flags; DROP_FLAGS removes them."""
         self._script("restart-apiserver", *(["--", *flags] if flags or drop_flags else []))
 
     def freeze(self, server="apiserver"):
-        """It holds its connections and answers nothing, as a node that hangs."""
+        """Stops SERVER with SIGSTOP: it keeps its connections but answers nothing, as on a hung machine."""
         os.kill(self.pid(server), signal.SIGSTOP)
 
     def thaw(self, server="apiserver"):
         os.kill(self.pid(server), signal.SIGCONT)
 
     def compact(self):
-        """The revision below which etcd knows nothing any more."""
+        """Compacts etcd; the revision before which it has no history any more."""
         return int(self._script("compact"))
 
     def rotate_ca(self):
@@ -144,7 +144,7 @@ class EnvTest:
     # ---- requests
 
     def kubectl(self, *arguments, input=None, kubeconfig=None, check=True, timeout=TIMEOUT):
-        """Its standard output; with check=False the finished process."""
+        """Runs kubectl; its standard output, or with check=False the finished process."""
         command = [os.path.join(self.bin, "kubectl"), *map(str, arguments)]
         done = subprocess.run(command, input=input or "", capture_output=True, text=True, timeout=timeout,
                               env=self.env(kubeconfig))
@@ -155,7 +155,7 @@ class EnvTest:
         return done.stdout
 
     def apply(self, manifest, *arguments, **options):
-        """MANIFEST: YAML, or an object or a list of them."""
+        """Applies MANIFEST on the server side: YAML text, an object or a list of objects."""
         if isinstance(manifest, list):
             manifest = {"apiVersion": "v1", "kind": "List", "items": manifest}
         text = manifest if isinstance(manifest, str) else json.dumps(manifest)
@@ -165,7 +165,7 @@ class EnvTest:
         return json.loads(self.kubectl("get", *arguments, "-o", "json", **options))
 
     def request(self, path, method="GET", body=None, headers=None, timeout=120):
-        """As the admin, without kubectl. Raises urllib.error.HTTPError."""
+        """The body of an HTTP request as the admin, without kubectl. Raises urllib.error.HTTPError."""
         tls = ssl.create_default_context(cafile=self.ca)
         tls.load_cert_chain(os.path.join(self.dir, "pki", "admin.crt"), os.path.join(self.dir, "pki", "admin.key"))
         data = None if body is None else json.dumps(body).encode()
@@ -185,8 +185,8 @@ class EnvTest:
     # ---- audit
 
     def audit(self, since=0):
-        """The requests that have ended, from byte SINCE of the log on. A request is in the log just after its
-        answer is out: settled() waits for that."""
+        """The audit events from byte SINCE of the log on. The server logs a request just after its answer: settled() waits for
+        that."""
         events = []
         with open(os.path.join(self.dir, "audit.log"), "rb") as f:
             f.seek(since)
@@ -196,12 +196,12 @@ class EnvTest:
         return events
 
     def mark(self):
-        """Where audit() begins when only what comes now is asked for."""
+        """The current end of the audit log: a SINCE for audit() and writes() that skips everything so far."""
         self.settled()
         return os.path.getsize(os.path.join(self.dir, "audit.log"))
 
     def settled(self, timeout=240):
-        """Returns once the audit log holds every request that was answered before."""
+        """Waits until the audit log has every request that was answered before the call."""
         name = "settled-" + datetime.datetime.now().strftime("%H%M%S%f")
         start = os.path.getsize(os.path.join(self.dir, "audit.log"))
         self.request("/version?" + name)
@@ -213,8 +213,8 @@ class EnvTest:
         raise TimeoutError(f"no audit line after {timeout} s")
 
     def writes(self, since=0, user=None, resource=None):
-        """What was or should have been written, without leases (unless RESOURCE is "leases"), reviews and dry
-        runs: [(user, verb, resource, namespace/name, status)]."""
+        """The attempted writes, [(user, verb, resource, namespace/name, status)], without dry runs, leases and reviews (with
+        RESOURCE, only those of that resource, leases too)."""
         self.settled()
         found = []
         for event in self.audit(since):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP ports of the loopback for programs that are about to be started.
+"""Free TCP ports of the loopback for programs that are about to be started.
 
-A port that bind(0) gives is one of those that the kernel hands to outgoing connections: by the time the program listens, a
-connection of somebody else may have it. These are below that range (hack/envtest has 20000 and up for its servers).
-Processes that run side by side never get the same one: each keeps an abstract Unix socket with the port's number for as long
-as it lives. The kernel takes that back with the process, and it belongs to the network namespace, as ports do."""
+bind(0) gives a port of the range for outgoing connections: by the time the program listens, another connection may use it.
+free_port() gives ports below that range (hack/envtest uses 20000 and up for its servers). Concurrent processes never get
+the same port: each process holds an abstract Unix socket named after the port for as long as it lives. The kernel releases
+that socket with the process, and such names belong to the network namespace, as ports do."""
 
 import errno
 import pathlib
@@ -16,13 +16,13 @@ _held = []
 
 
 def _range():
-    """END, or less where outgoing connections begin below it."""
+    """The ports from FIRST to END, or to the first port of outgoing connections when that is lower."""
     first_outgoing = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
     return range(FIRST, min(END, first_outgoing) if first_outgoing > FIRST else END)
 
 
 def _claim(port):
-    """False when another process, or this one before, was given it."""
+    """Reserves PORT for this process; False when a process (this one included) already has it."""
     name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         name.bind(f"\0kiln-test-port-{port}")
@@ -45,7 +45,7 @@ def _is_free(port):
 
 
 def free_port():
-    """One that nobody listens on, and that no caller was given before."""
+    """A port on which nobody listens and which no living process has been given."""
     ports = _range()
     first = random.randrange(len(ports))
     for port in (*ports[first:], *ports[:first]):

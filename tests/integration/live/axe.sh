@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The accessibility rules that the page is checked by: axe-core, of npm, pinned by its hash, kept outside of
-# the tree. Prints the script's path. Without npm, or without a registry that has it, it says so and fails.
+# Fetches axe-core, the accessibility rules by which the live page is checked, from npm: pinned by its hash, kept outside
+# of the tree. Prints the path of the script. Without npm, or without a registry that has it, it says so and fails.
 set -euo pipefail
 
 version=4.10.3

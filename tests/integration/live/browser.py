@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chromium without a window, spoken to by the DevTools protocol over a pair of pipes (descriptors 3 and 4:
-JSON messages that end with a NUL byte, --remote-debugging-pipe), so that no library is needed."""
+"""Drives headless Chromium by the DevTools protocol over a pair of pipes (--remote-debugging-pipe: descriptors 3 and 4, JSON
+messages that end with a NUL byte), so that no library is needed."""
 import base64
 import json
 import os
@@ -22,7 +22,7 @@ class Browser:
         os.mkdir(self.downloads)
         to_read, self.to = os.pipe()
         self.of, of_write = os.pipe()
-        # The child wants them as 3 and 4; dup2 of a descriptor to itself would leave it close-on-exec.
+        # The child needs the pipes as 3 and 4. Move them above 4 first: dup2 of a descriptor to itself keeps close-on-exec.
         ours = [os.dup(to_read), os.dup(of_write)]
         while min(ours) < 5:
             ours = [os.dup(fd) for fd in ours]
@@ -44,7 +44,7 @@ class Browser:
         self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=self.downloads)
 
     def page(self, url, width=1280, height=800, dark=True, phone=False, before=None):
-        """Opens a page of its own; BEFORE runs ahead of its scripts."""
+        """Opens URL in a new tab and closes the last one. BEFORE: JavaScript that runs before the page's scripts."""
         if self.session:
             self.call("Target.closeTarget", targetId=self.target)
         self.session = None
@@ -90,14 +90,14 @@ class Browser:
         return json.loads(message)
 
     def js(self, expression):
-        """The value of an expression in the page; promises are waited for."""
+        """The value of a JavaScript expression in the page; a promise is awaited."""
         result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in result:
             raise BrowserError(result["exceptionDetails"].get("exception", {}).get("description", str(result)))
         return result["result"].get("value")
 
     def wait(self, expression, seconds=180):
-        """Until the expression is true; its value, and how long it took."""
+        """Waits until a JavaScript expression is true: (its value, seconds waited)."""
         began = time.monotonic()
         while True:
             value = self.js(expression)
@@ -124,7 +124,7 @@ class Browser:
         return data
 
     def complaints(self):
-        """What the page and the browser had to say against it: exceptions, console errors, policy violations."""
+        """The errors of the page so far: exceptions, console errors, violations of the content security policy."""
         self.js("0")
         found = []
         for e in self.events:

@@ -5,7 +5,7 @@ import pytest
 
 from browser import Browser
 from running import Live
-from kiln import workload  # after running, which says where it is
+from kiln import workload  # after running, which sets sys.path
 
 
 def pytest_configure(config):
@@ -14,7 +14,7 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="module")
 def busy():
-    """Eight threads in functions of their own, on one CPU, which they leave to whoever wants it."""
+    """Eight busy threads, each in its own functions, on one CPU and with a low priority."""
     with workload.Workload("threads", seconds=1200) as w:
         for task in os.listdir(f"/proc/{w.pid}/task"):
             os.sched_setaffinity(int(task), {min(os.sched_getaffinity(0))})

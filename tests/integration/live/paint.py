@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the page takes from an input to the picture that shows it."""
+"""Measures the time from an input to the frame that shows its effect."""
 
-# A frame's callbacks run before it is painted; a task that was made in one of them, after.
+# The callbacks of a frame run before it is painted; a task that such a callback creates runs after the paint.
 PREPARE = """window.measure = async (act, times) => {
     const took = [], pause = ms => new Promise(done => setTimeout(done, ms));
     for (let i = 0; i < times; i++) {
@@ -34,7 +34,7 @@ ACTS = {
     "search": "i => enter('search', 'function_7' + i, 'input')",
 }
 
-# A key every 100 ms for five seconds, whether or not the last one is on the screen yet.
+# Types a key every 100 ms for five seconds, without waiting until the last one is shown.
 TYPE = """new Promise(done => {
     const word = 'module_3.function_71', took = [], keys = 50;
     for (let i = 0; i < keys; i++)
@@ -50,7 +50,7 @@ TYPE = """new Promise(done => {
 
 
 def measure_page(browser, url, times=5):
-    """Milliseconds from input to paint, the middle of TIMES of each kind and the worst of all; and what the page knew."""
+    """{kind of input: median ms from input to paint, of TIMES}, and "worst", "typing", "typing_worst", "rows", "functions"."""
     browser.page(url + "/#window=0")
     browser.wait("window.kiln?.model.rowNode.length >= 50000 && kiln.shown?.total > 0", 180)
     browser.js(PREPARE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An agent with the page, on ports that were free."""
+"""Runs an agent with the live page on free ports."""
 import os
 import re
 import sys

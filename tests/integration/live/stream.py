@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What clients of the live page do, without a browser: watch the stream, or refuse to read it."""
+"""Clients of the live page without a browser: they read the stream, or connect and never read."""
 import os
 import selectors
 import socket
@@ -18,13 +18,13 @@ def connect(port, small=False):
 
 
 def ask(port, request, seconds=60):
-    """The status of a raw request, 0 when the connection ends without one."""
+    """Sends a raw HTTP request; the status code, or 0 when the connection ends without an answer."""
     with connect(port) as s:
         s.settimeout(seconds)
         try:
             s.sendall(request if isinstance(request, bytes) else request.encode())
         except OSError:
-            pass  # refused before its end
+            pass  # the server has rejected the request before its end
         answer = b""
         try:
             while b"\r\n" not in answer:
@@ -52,7 +52,7 @@ class Watchers:
             self.sockets.append(s)
 
     def read_for(self, seconds):
-        """Bytes that each received meanwhile."""
+        """Reads for SECONDS; the number of bytes that each client received."""
         before, end = list(self.received), time.monotonic() + seconds
         while time.monotonic() < end:
             for key, _ in self.selector.select(max(end - time.monotonic(), 0)):
@@ -85,7 +85,7 @@ def feed_binary():
 
 
 class Feed:
-    """The page's server over made-up samples: STACKS in every window of a second, ADDED new ones in each fifth."""
+    """The page's server with synthetic samples: STACKS stacks in every window of 1 s, ADDED new ones in every fifth."""
 
     def __init__(self, stacks, added, seconds):
         self.process = subprocess.Popen([feed_binary(), str(stacks), str(added), str(seconds)],
@@ -96,7 +96,7 @@ class Feed:
         os.set_blocking(self.process.stdout.fileno(), False)
 
     def said(self):
-        """The lines that it printed since the address."""
+        """The lines that the feed has printed after its address."""
         self.lines += [line.strip() for line in self.process.stdout.readlines()]
         return self.lines
 

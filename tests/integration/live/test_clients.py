@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of a running agent's page that are many, that never read, or that are not meant to have anything."""
+"""Clients of the live page: many at once, clients that never read, and clients without access."""
 import os
 import time
 
@@ -17,7 +17,7 @@ TOKEN = "the-token-of-these-tests"
 
 @pytest.mark.alone
 def test_twenty_clients_cost_little(live, busy):
-    """At most a hundredth of a core for each, and memory that does not follow their number."""
+    """A client costs at most 1 % of a core, and the agent's memory does not grow with the number of clients."""
     seconds = 60 if LONG else 8
 
     def spent(during):
@@ -26,10 +26,10 @@ def test_twenty_clients_cost_little(live, busy):
         return (live.cpu_seconds() - before) / (time.monotonic() - at)
 
     rss = live.rss_kib()
-    # What else starts on the machine costs the agent something in one of the two times: then once more.
+    # A program that starts during one of the two measurements costs the agent time: then measure again.
     for _ in range(3):
         with Watchers(live.port, 20) as watchers:
-            watchers.read_for(4)  # the tables of what runs are made, too
+            watchers.read_for(4)  # meanwhile the agent builds the tables of the running programs
             with_them = spent(watchers.read_for)
             grown = live.rss_kib() - rss
             assert live.metric("kiln_live_clients") == 20
@@ -47,7 +47,7 @@ def test_twenty_clients_cost_little(live, busy):
 def test_a_client_that_never_reads_is_dropped_and_counted():
     with Feed(50000, 0, 300) as feed, connect(feed.port, small=True) as s, Watchers(feed.port, 1) as other:
         s.sendall(f"GET /api/stream HTTP/1.1\r\n{HOST}\r\n".encode())
-        # What it is sent is more than the kernel holds for it: after ten seconds the server drops it.
+        # The stream exceeds the socket buffers: after ten seconds without progress the server drops the client.
         end = time.monotonic() + 200
         while not feed.said() and time.monotonic() < end:
             other.read_for(1)
@@ -57,7 +57,7 @@ def test_a_client_that_never_reads_is_dropped_and_counted():
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory):
-    """An agent whose page asks for a token."""
+    """An agent whose page requires a token."""
     dir = tmp_path_factory.mktemp("closed")
     (dir / "token").write_text(TOKEN + "\n")
     with Live(dir / "stacks.folded", more=f", token_file: {dir / 'token'}") as a:

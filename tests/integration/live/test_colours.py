@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The colours of frame types, for everybody: every two can be told apart with each kind of colour blindness, and
-the names on them can be read.
+"""The colours of frame types: any two can be distinguished with every kind of colour blindness, and the names on them are
+readable.
 
-How the colours look to others: Machado, Oliveira, Fernandes 2009, "A Physiologically-based Model for Simulation of
-Color Vision Deficiency", table 1, severity 1.0. How far two are apart: CIEDE2000 (ISO/CIE 11664-6). Contrast: WCAG."""
+Simulation of colour blindness: Machado, Oliveira, Fernandes 2009, "A Physiologically-based Model for Simulation of Color
+Vision Deficiency", table 1, severity 1.0. Distance of two colours: CIEDE2000 (ISO/CIE 11664-6). Contrast: WCAG."""
 import itertools
 import math
 import os
@@ -92,7 +92,7 @@ def luminance(colour):
 
 
 def test_names_can_be_read_on_them():
-    """Also on those that a name has made a little darker or lighter."""
+    """The contrast suffices for every shade too: a frame's colour is made a little darker or lighter by its name."""
     with open(os.path.join(ROOT, "web", "flame.js"), encoding="utf-8") as f:
         text = f.read()
     darkest, lightest = map(float, re.search(r"DARKEST = ([\d.]+), LIGHTEST = ([\d.]+)", text).groups())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one does on the page: pausing, choosing a time, searching, narrowing, the keyboard, links. Over made-up samples."""
+"""Using the page: pausing, choosing a time, searching, narrowing, the keyboard, links. With synthetic samples."""
 import json
 import os
 import re
@@ -28,13 +28,13 @@ def page(browser, feed):
 
 
 def next_window(browser):
-    """Until one more is on the screen."""
+    """Waits until a further window is drawn."""
     seen = browser.js("[kiln.model.version, kiln.upper.root === kiln.shown.tree, kiln.mark = kiln.shown][0]")
     browser.wait(f"kiln.model.version > {seen} && kiln.shown !== kiln.mark && kiln.upper.root === kiln.shown.tree")
 
 
 def centre(browser, condition):
-    """Where the first frame of the upper graph for which CONDITION (of r) holds is, by the window."""
+    """[x, y] in the viewport of the first frame of the upper graph for which CONDITION (JavaScript, of r) holds."""
     return browser.js(f"""(() => {{
         const box = kiln.upper.canvas.getBoundingClientRect(), r = kiln.upper.rects.find((r) => {condition});
         return [box.left + r.x + r.w / 2, box.top + kiln.upper.top(r) + 8]; }})()""")
@@ -46,7 +46,7 @@ def mouse(browser, kind, x, y, button="none", modifiers=0):
 
 
 def drag(browser, first, last, shift=False):
-    """On the strip of time; FIRST and LAST are shares of its width."""
+    """Drags the mouse over the timeline from FIRST to LAST, which are fractions of its width."""
     left, top, width = browser.js("(r => [r.left, r.top + 20, r.width])(kiln.timeline.canvas.getBoundingClientRect())")
     modifiers = 8 if shift else 0
     mouse(browser, "mousePressed", left + first * width, top, "left", modifiers)
@@ -58,7 +58,7 @@ def drag(browser, first, last, shift=False):
 
 
 def test_frames_that_are_too_small_keep_their_room(page):
-    """What has no callee is blank, and nothing else is."""
+    """The callees of a frame, with a block for those that are too small, fill exactly the width of its callees' time."""
     wrong = page.js("""(() => {
         const { rects } = kiln.upper, full = kiln.upper.canvas.clientWidth, out = [];
         for (const r of rects) {
@@ -76,7 +76,7 @@ def test_frames_that_are_too_small_keep_their_room(page):
 
 
 def test_frames_that_are_too_deep_are_one_block(page):
-    """On a graph of its own: a stack of 1,200 frames, half of whose time is its outermost frame's own."""
+    """A separate graph with one stack of 1,200 frames; half of the time is self time of the outermost frame."""
     blocks, deepest, height = page.js("""Promise.all(['/flame.js', '/tree.js', '/model.js'].map((m) => import(m))).then(([{ Flame }, { buildTree }, { Model }]) => {
         const m = new Model(), box = document.createElement('div'), canvas = document.createElement('canvas');
         m.types = ['native'];
@@ -100,7 +100,7 @@ def test_frames_that_are_too_deep_are_one_block(page):
         const end = flame.rects[flame.rects.length - 1], out = [blocks, end.node.name, canvas.height];
         box.remove();
         return out; })""")
-    # Frame f0 is row 1, and f499 row 500, the last one that is drawn.
+    # Frame f0 is in row 1, f499 in row 500, which is the last row that is drawn.
     assert blocks[0] == [501, 400, 500, "f499", True]
     assert blocks[1] == [1001, 800, 500, "f999", True]
     assert deepest == "f1199" and len(blocks) == 2 and height <= 32767
@@ -142,7 +142,7 @@ def test_there_is_no_time_before_the_start(page):
 
 
 def test_the_strip_has_the_unit_of_what_is_chosen(page):
-    """On a strip of its own: one second with 1.5 s of CPU time, 2 s off CPU and 30 hits of a probe."""
+    """A separate timeline with one window: 1 s with 1.5 s of CPU time, 2 s off CPU and 30 hits of a probe."""
     units = page.js("""Promise.all([import('/timeline.js'), import('/model.js')]).then(([{ Timeline }, { Model, PROBE }]) => {
         const m = new Model(), box = document.createElement('div'), canvas = document.createElement('canvas');
         m.types = ['native'];
@@ -214,7 +214,7 @@ def test_the_table_says_its_order_and_how_much_is_missing(page):
 
 
 def test_processes_are_listed_by_their_cpu(page):
-    # At once: a window may come at any time.
+    # In one expression, since a window may arrive at any time.
     by_hand, listed = page.js("""import('/filters.js').then(({ choices }) => {
         const sums = new Map(), m = kiln.model;
         m.windows.forEach((w) => w.rows.forEach((row, i) => { const g = m.groups[m.rowGroup[row]], name = m.strings[g.process];
@@ -228,7 +228,7 @@ def test_processes_are_listed_by_their_cpu(page):
 
 
 def test_a_pause_is_kept(page, tmp_path):
-    """New windows, another stream and its new tables change nothing of it, and downloads are of it."""
+    """New windows and the tables of a new connection do not change what is paused, and downloads contain what is paused."""
     choose(page, "window", "60")
     page.key("p", "KeyP", 80, "p")
     before, functions = shown_ns(page), page.js("kiln.shown.table.length")
@@ -243,7 +243,7 @@ def test_a_pause_is_kept(page, tmp_path):
     page.js("document.querySelector('[data-download=folded]').click()")
     with open(page.downloaded(".folded"), encoding="utf-8") as f:
         lines = [line.rsplit(" ", 1) for line in f]
-    assert sum(int(n) for _, n in lines) * 10_000_000 == before  # the feed's period
+    assert sum(int(n) for _, n in lines) * 10_000_000 == before  # the feed's sampling period in ns
     page.js("document.querySelector('[data-download=pprof]').click()")
     page.js("new Promise(done => setTimeout(done, 300))")
     top = subprocess.run(["go", "tool", "pprof", "-raw", page.downloaded(".pb.gz")], capture_output=True, text=True, timeout=180)
@@ -264,7 +264,7 @@ def test_a_stopped_agent_is_not_live(browser):
         text, took = browser.wait("document.querySelector('#age.bad')?.textContent", 30)
         assert re.match(r"no data for \d", text) and took < 8
         browser.key("p", "KeyP", 80, "p")
-    # Gone for good: what was paused is still there.
+    # The feed has ended; the paused data is still shown.
     browser.wait("document.querySelector('#status.bad')?.textContent")
     choose(browser, "group", "thread")
     assert shown_ns(browser) >= before
@@ -320,7 +320,7 @@ def test_the_menu_of_a_frame_narrows(page):
 
 
 def folded_of_page(browser):
-    """What the download has, [[names, count], ...], and the ns that were shown when it was asked for."""
+    """Downloads the folded stacks: ([(names, count), ...], ns that the page showed at the click)."""
     shown = browser.js("(document.querySelector('[data-download=folded]').click(), Math.round(kiln.shown.total))")
     path = browser.downloaded(".folded")
     browser.js("new Promise(done => setTimeout(done, 200))")
@@ -331,7 +331,8 @@ def folded_of_page(browser):
 
 
 def test_downloads_have_what_is_shown(page):
-    """Narrowed, not paused: the page makes them itself. The agent's OTLP would have more, so it is not offered."""
+    """The view is narrowed, not paused: the page makes the downloads itself. OTLP, which only the agent can make, would
+    contain more than is shown, so it is disabled."""
     otlp = "document.querySelector('[data-download=otlp]')"
     assert page.js(f"[{otlp}.disabled, {otlp}.title]") == [False, ""]
     only, out = page.js("""(() => { const at = (d) => kiln.upper.rects.filter((r) => r.d === d && r.node.frame > 0).sort((a, b) => b.w - a.w)[0];
@@ -363,7 +364,7 @@ def test_downloads_have_what_is_shown(page):
 
 
 def test_the_svg_is_of_what_is_drawn(page):
-    """Zoomed, and with the colours of a comparison."""
+    """The SVG has the zoom and the colours of the comparison that is shown."""
     page.js("kiln.upper.zoomTo([kiln.upper.rects.find((r) => r.d === 1).key])")
     choose(page, "window", "10")
     choose(page, "base", "0")
@@ -405,7 +406,7 @@ def test_search_by_expression_and_from_match_to_match(page):
 
 def test_what_is_found_and_not_drawn_is_zoomed_to(page):
     page.key("p", "KeyP", 80, "p")
-    # A function of which no frame is drawn, and its widest one.
+    # A function without a drawn frame, and the total of its widest frame.
     name, most = page.js("""(() => {
         const drawn = new Set(kiln.upper.rects.map((r) => r.node.name)), { name } = kiln.shown.table.find((e) => e.total && !drawn.has(e.name));
         const widest = (node) => [...(node.children?.values() ?? [])].reduce((most, c) => Math.max(most, c.name === name ? c.total : widest(c)), 0);
@@ -422,7 +423,7 @@ def test_what_is_found_and_not_drawn_is_zoomed_to(page):
     assert page.js(focus) == [name, most]
     assert page.js("kiln.upper.line().length - 1 === kiln.upper.zoom.length && kiln.upper.line().at(-1) === kiln.upper.focus.node")
     assert page.js("document.getElementById('said').textContent").startswith(name + ", ")
-    # It is not there where its caller's sibling is zoomed to.
+    # Zoom to a subtree that does not contain the function.
     page.js(f"""(() => {{ const has = (node) => node.name === {json.dumps(name)} || [...(node.children?.values() ?? [])].some(has);
         const [key] = kiln.shown.tree.wide(0).flatMap(([key, top]) => top.wide(0).filter(([, c]) => !has(c)).map(([below]) => [[key, below]]))[0];
         kiln.upper.zoomTo(key); }})()""")
@@ -430,7 +431,7 @@ def test_what_is_found_and_not_drawn_is_zoomed_to(page):
     assert page.js("document.getElementById('matched').textContent").endswith(" · no match in this zoom")
     page.js("kiln.upper.zoomTo([])")
     assert re.fullmatch(r"found in [\d.]+%", page.js("document.getElementById('matched').textContent"))
-    # The same among callers, where the tree is made in the other direction.
+    # The same in the tree of callers, which is inverted.
     page.js("document.querySelector('[data-view=sandwich]').click()")
     chosen = page.js("kiln.state.chosen = kiln.shown.table.reduce((a, b) => (b.total > a.total ? b : a)).name")
     page.js("document.querySelector('[data-view=sandwich]').click()")
@@ -470,7 +471,7 @@ def test_by_keyboard_alone(page):
     page.key("m", "KeyM", 77, "m")
     page.key("Escape", "Escape", 27)
     assert page.js("document.getElementById('menu').hidden && kiln.upper.zoom.length") == 2
-    # Letters can be turned off, and stay so.
+    # Single-letter shortcuts can be turned off, and stay off after a reload.
     page.js("document.getElementById('keys').click()")
     page.key("p", "KeyP", 80, "p")
     assert page.js("kiln.held") is None
@@ -493,7 +494,7 @@ def test_a_link_shows_the_same(page):
     assert page.js("kiln.upper.line().map((n) => n.name)") == line and page.js("kiln.state.sort") == "total"
     page.js("history.back()")
     page.wait("kiln.state.sort === 'self'")
-    # Into a tab that is open; and what makes no sense is as if it were not there.
+    # A link works in an open tab, too; invalid values in it are ignored.
     page.js("location.hash = '#view=icicle&group=thread'")
     page.wait("document.getElementById('main').dataset.view === 'icicle' && document.getElementById('group').value === 'thread'")
     page.js("location.hash = '#view=nothing&window=7&group=x&sort=up&process=12'")
@@ -515,7 +516,7 @@ def test_zoom_of_a_sandwich_outlives_windows(page):
 
 
 def test_a_new_connections_tables_leave_alone_what_is_shown(page):
-    """As when the agent was restarted: until the next numbers are here, what is drawn are the ones before."""
+    """After a restart of the agent the page gets new tables: until new data arrives it still draws the old data."""
     drawn = "[...new Set(kiln.upper.rects.filter((r) => r.node.frame >= 0).map((r) => r.node.name))].sort().join()"
     before, after = page.js(f"""(() => {{
         const before = {drawn};
@@ -551,6 +552,6 @@ def test_frames_come_while_windows_do(browser):
         tasks = browser.js("tasks")
     middle, most = took[len(took) // 2], took[int(len(took) * 0.99)]
     print(f"frames while 50,000 stacks are updated: median {middle:.1f} ms, p99 {most:.1f}, longest {took[-1]:.1f}, tasks above 50: {tasks}")
-    # The longest depend on what else the machine does.
+    # The longest times depend on the load of the machine, so only the median is checked.
     assert middle < 50
     assert browser.complaints() == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page's numbers: its trees are made of flat arrays and only where one looks, its sums as windows come and go."""
+"""The page's trees, which are built lazily from flat arrays, and its sums, which are updated by window, are correct."""
 import os
 
 from stream import Feed

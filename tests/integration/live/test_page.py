@@ -14,7 +14,7 @@ from paint import measure_page
 from stream import Feed, Watchers
 
 SHOTS = os.environ.get("KILN_SCREENSHOTS", os.path.join(kiln_agent.ROOT, "build", "screenshots"))
-# There are numbers, they are drawn, and the lists of what can be chosen are filled: one after the other.
+# The page has data, has drawn it, and has filled the lists of filters (in this order).
 READY = "window.kiln?.shown?.total > 0 && document.getElementById('summary').dataset.ns > 0 && document.getElementById('process').options.length > 1"
 
 
@@ -25,7 +25,7 @@ def shot(browser, name):
 
 
 def of_pid(pid):
-    """Samples of a process since the start, in the page's own tables; and its last window."""
+    """A JavaScript expression: the number of CPU samples of process PID since the start, from the page's tables."""
     return f"""(() => {{
         const m = kiln.model; let n = 0;
         for (let r = 0; r < m.rowNode.length; r++) {{
@@ -49,7 +49,7 @@ def shown_ns(browser):
 def test_the_hot_function_is_on_screen_soon(browser, live, busy):
     browser.page(live.url + f"/#process=pid:{busy.pid}")
     browser.wait("[...document.querySelectorAll('#functions td.name')].slice(0, 12).some(e => /^leaf_\\d$/.test(e.textContent))")
-    # The start of the browser is in it; what is left is the agent's first window and the page.
+    # The time printed below includes the start of the browser, the agent's first window and the page.
     browser.wait("kiln.shown.tree.children.size === 1")
     assert browser.js("getComputedStyle(document.getElementById('upper').firstElementChild).display") == "block"
     took = time.monotonic() - live.listening
@@ -84,7 +84,7 @@ def test_filters_change_the_numbers_as_the_agent_counts(browser, live, busy):
     choose(browser, "process", "name:wl-threads")
     one = shown_ns(browser)
     assert 0 < one < whole
-    # The page and the agent's own answer, read while no window came in between.
+    # Compare the page with the agent's answer; both have to be read between two windows.
     for _ in range(100):
         before = browser.js(of_pid(busy.pid))
         folded = browser.js(f"fetch('api/profile?format=folded&pid={busy.pid}').then(r => r.text())")
@@ -93,7 +93,7 @@ def test_filters_change_the_numbers_as_the_agent_counts(browser, live, busy):
     counted = sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines())
     assert counted == before > 0
     assert all(line.startswith("wl-threads;") for line in folded.splitlines())
-    # A thread, and then a frame type, out of it.
+    # Filter by a thread, then hide a frame type.
     threads = browser.js("[...document.getElementById('thread').options].map(o => o.value)")
     assert "wl-threads" in threads
     choose(browser, "process", "")
@@ -130,7 +130,7 @@ def test_windows_pause_and_comparison(browser, live):
     browser.wait(f"Number(document.getElementById('summary').dataset.ns) !== {paused}")
     choose(browser, "base", "0")
     assert browser.js("!document.querySelector('th.change').hidden && kiln.shown.tree.base > 0")
-    # The base is scaled to the same length of time: a steady load is about as much as before.
+    # The base is scaled to the same length of time: with a steady load both are about equal.
     assert 0.1 < browser.js("kiln.shown.tree.base / kiln.shown.tree.total") < 10
     shot(browser, "difference")
 
@@ -190,7 +190,7 @@ def test_go_tool_pprof_takes_the_machine_and_one_process(live, busy):
 
 
 def test_looks(browser, live):
-    """The legend is on the first screen, and nothing is cut off at any width."""
+    """The legend is visible without scrolling, and no control is cut off, on screens of several sizes."""
     for name, width, height, dark, phone in (("dark", 1280, 800, True, False), ("light", 1280, 800, False, False),
                                              ("phone", 390, 844, True, True)):
         browser.page(live.url + "/", width, height, dark, phone)
@@ -198,11 +198,11 @@ def test_looks(browser, live):
         assert browser.js(f"""[...document.querySelectorAll('button, input, select, canvas')]
             .filter(e => e.getBoundingClientRect().right > {width}).map(e => e.outerHTML)""") == [], f"{name}: cut off"
         assert browser.js("document.documentElement.dataset.theme") == ("dark" if dark else "light")
-        # A flame graph that is higher than its place shows its ground.
+        # A flame graph that is higher than its box is scrolled to its bottom, where the root is.
         browser.wait("(b => b.scrollTop + b.clientHeight >= b.scrollHeight - 4)(document.getElementById('upper'))")
         assert browser.js(f"document.getElementById('legend').getBoundingClientRect().bottom < {height}"), name
         shot(browser, name)
-        # Everything that can be pressed has a name, and texts stand out from what is behind them.
+        # Every control has an accessible name.
         assert browser.js("""[...document.querySelectorAll('button, input, select, a')].filter(e => !(e.textContent.trim() ||
             e.labels?.length || e.getAttribute('aria-label'))).length""") == 0
         assert browser.complaints() == []
@@ -210,15 +210,15 @@ def test_looks(browser, live):
 
 @pytest.mark.alone
 def test_fifty_thousand_stacks_stay_quick(browser):
-    """The agent's server over made-up samples: what one machine seldom has."""
+    """The agent's server with synthetic samples, since one machine seldom has so many stacks."""
     with Feed(50000, 200, 300) as feed:
         took = measure_page(browser, feed.url, times=2)
         with Watchers(feed.port, 1) as watcher:
-            watcher.read_for(3)  # the totals and the history
+            watcher.read_for(3)  # the stream begins with the totals and the history
             traffic = watcher.read_for(10)[0] / 10 / 1024
     print("50,000 stacks, ms from input to paint:", took, f"updates {traffic:.0f} KiB/s")
     assert took["rows"] >= 50000 and took["functions"] > 500
-    # How long it took is printed and not judged: it is the machine's other load more than the page.
+    # The times are printed but not checked: they depend on the machine's load more than on the page.
     assert 0 < traffic <= 200
     assert browser.complaints() == []
 
@@ -231,10 +231,10 @@ def test_svg_by_http_is_as_the_page_draws_it(browser, live, busy):
     name = "{http://www.w3.org/2000/svg}"
     titles = [e.text for e in root.iter(name + "title")]
     assert titles[0] == "all 100.00%" and titles[1] == f"wl-threads ({busy.pid}) 100.00%"
-    # A stack that was cut has its own place, and next to nothing of the time.
+    # The leaf of a truncated stack is a separate frame, of nearly no width.
     shares = [float(m.group(1)) for m in (re.match(r"leaf_\d ([\d.]+)%$", t) for t in titles) if m]
     assert len([s for s in shares if s > 2]) == 8
-    # Both have the colours in a table of their own.
+    # The page and the agent have their own tables of colours, which must agree.
     ours = browser.js("import('/flame.js').then(m => kiln.model.types.map(t => [m.colourOf(t), m.inkOn(m.colourOf(t))]))")
     with open(os.path.join(kiln_agent.ROOT, "agent", "live", "svg.c"), encoding="utf-8") as f:
         inks = {"BLACK": "#000000", "WHITE": "#ffffff"}
@@ -259,7 +259,7 @@ def test_nothing_serious_for_those_who_cannot_see_or_point(browser, live):
         bad = [(v["impact"], v["id"], v["nodes"][0]["html"][:200]) for v in result["violations"]]
         print(f"axe: {view}, {'dark' if dark else 'light'}: {len(result['passes'])} rules pass, {len(bad)} do not")
         assert [v for v in bad if v[0] in ("serious", "critical")] == [], f"{view} {dark}"
-    # The dialogs too.
+    # The rules hold for the help dialog, too.
     browser.js("document.getElementById('help').showModal()")
     result = browser.js("axe.run(document.getElementById('help'), {resultTypes: ['violations']})")
     assert [v for v in result["violations"] if v["impact"] in ("serious", "critical")] == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose request it was, on the page: two threads that work in work_A() for tenant A and in work_B() for tenant B, turn about."""
+"""Labels and traces on the page: two threads work alternately in work_A() for tenant A and in work_B() for tenant B."""
 import json
 import os
 import subprocess
@@ -23,7 +23,7 @@ def program():
 
 @pytest.fixture(scope="module")
 def page(browser, program, tmp_path_factory):
-    """Of this program alone: others run beside, and have traces too. What secret is told of is not allowed to leave the node."""
+    """The page of an agent that profiles this program only. The label "secret" is not among the allowed labels."""
     with Live(tmp_path_factory.mktemp("requests") / "stacks.folded", arguments=("--pid", str(program.pid)),
               receiver=", labels: [tenant, http.route]") as a:
         browser.page(a.url + f"/#process=pid:{program.pid}")
@@ -60,7 +60,7 @@ def test_filtered_by_a_label(browser, page):
 
 
 def test_a_trace_is_found(browser, page):
-    """As the page shows it, as the agent gives it, and as the windows say."""
+    """Filtering by a trace id gives the same on the page, in the agent's download and in the sum of the windows."""
     ids = json.loads(browser.js("JSON.stringify([...new Set(kiln.model.windows.flatMap(w => w.traces.ids))])"))
     assert len(ids) == 4  # two threads with two contexts each
     assert sorted(browser.js("[...document.getElementById('traces').children].map(o => o.value)")) == sorted(ids)

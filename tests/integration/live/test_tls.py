@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page over TLS: who has no certificate of the configured CA gets nothing at all."""
+"""The page over TLS: a client without a certificate of the configured CA gets nothing."""
 import http.client
 import os
 import ssl
@@ -51,7 +51,7 @@ def mutual(keys, tmp_path_factory):
 
 
 def get(live, keys, path, client=None, version=None):
-    """The answer and its body; ssl.SSLError or ConnectionError when there is none."""
+    """GETs PATH: (answer, body). Raises ssl.SSLError or ConnectionError when there is no answer."""
     context = ssl.create_default_context(cafile=f"{keys}/ca.pem")
     if client:
         context.load_cert_chain(f"{keys}/{client}.pem", f"{keys}/{client}.key")
@@ -85,7 +85,7 @@ def test_the_stream_goes_on_over_tls(mutual, keys):
     c = http.client.HTTPSConnection("127.0.0.1", mutual.port, timeout=60, context=context)
     c.request("GET", "/api/stream")
     answer, kinds = c.getresponse(), []
-    while len([k for k in kinds if k >= 2]) < 4:  # windows, past and new
+    while len([k for k in kinds if k >= 2]) < 4:  # message kinds 2 and above are windows, past and new
         n = int.from_bytes(answer.read(4), "little")
         kinds.append(answer.read(n)[0])
     c.close()
@@ -94,7 +94,7 @@ def test_the_stream_goes_on_over_tls(mutual, keys):
 
 @pytest.mark.parametrize("client", [None, "stranger"])
 def test_nobody_else_gets_anything(mutual, keys, client):
-    # The client of TLS 1.3 has sent its request by the time it hears that it is refused.
+    # With TLS 1.3 the client may have sent its request before it learns of the rejection, hence several exceptions.
     with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
         get(mutual, keys, "/", client)
     answer, _ = get(mutual, keys, "/", "client")

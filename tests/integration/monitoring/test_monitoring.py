@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kustomize/components/monitoring: every query names metrics that there are, every alert fires and has its runbook."""
+"""kustomize/components/monitoring: queries use existing metrics only, every alert fires when it should and has a runbook."""
 import json
 import os
 import re
@@ -23,7 +23,7 @@ def labels_of(text):
 
 @pytest.fixture(scope="module")
 def metrics():
-    """Name -> labels, of the agent and of the operator."""
+    """{metric: its labels}, of the agent and of the operator, from the sources."""
     known = {}
     for _, name, labels in re.findall(r'^X\((\w+), \w+, "(\w+)", "(.*?)", "', (ROOT / "lib/metrics.def").read_text(), re.M):
         known.setdefault(name, set()).update(labels_of(labels))
@@ -47,7 +47,7 @@ def queries():
 
 def test_every_query_names_metrics_that_there_are(metrics):
     recorded = set(re.findall(r"record: (\S+)", RULES))
-    # Prometheus' own, and what the PodMonitors give to every series.
+    # Labels that Prometheus and the PodMonitors add to every series.
     given = {"namespace", "pod", "node", "job", "instance"}
     n = 0
     for where, query in queries():
@@ -104,7 +104,7 @@ def promtool():
 AGENT = 'job="kiln-system/kiln-agent",namespace="kiln-system",pod="kiln-agent-a",node="a"'
 STREAM = 'job="kiln-system/kiln-stream",namespace="kiln-system",pod="kiln-stream-a"'
 OPERATOR = 'job="kiln-system/kiln-operator",namespace="kiln-system",pod="kiln-operator-a"'
-# What a cluster looks like that is well: series -> values, in promtool's notation, one a minute.
+# A healthy cluster: {series: values}, one value a minute, in promtool's notation.
 WELL = {
     f"up{{{AGENT}}}": "1x180",
     f"up{{{STREAM}}}": "1x180",
@@ -135,7 +135,7 @@ WELL = {
     f"kiln_stream_certificate_end_seconds{{{STREAM}}}": "2592000x180",
     f"kiln_stream_ca_end_seconds{{{STREAM}}}": "31536000x180",
 }
-# Alert -> what is otherwise when it has to fire. None: the series is not there.
+# {alert: the series that differ from WELL when it has to fire}. None: the series is missing.
 ILL = {
     "KilnAgentDown": {f"up{{{AGENT}}}": "0x180"},
     "KilnAgentWithoutOperator": {f"kiln_operator_connected{{{AGENT}}}": "0x180"},
@@ -178,7 +178,7 @@ def test_alerts_fire_when_they_should_and_only_then(promtool, tmp_path):
     spec = RULES.split("\nspec:\n", 1)[1]
     (tmp_path / "rules.yaml").write_text("\n".join(line.removeprefix("  ") for line in spec.splitlines()) + "\n")
     cases = [case("a cluster that is well", {}, [])] + [case(alert, changed, [alert]) for alert, changed in ILL.items()]
-    # JSON is YAML.
+    # JSON is valid YAML.
     (tmp_path / "test.yaml").write_text(json.dumps({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": cases}))
     for what in (["check", "rules", "--lint-fatal", "rules.yaml"], ["test", "rules", "test.yaml"]):
         done = subprocess.run([promtool, *what], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
@@ -187,7 +187,7 @@ def test_alerts_fire_when_they_should_and_only_then(promtool, tmp_path):
 
 @pytest.mark.skipif(os.environ.get("KILN_MATRIX") != "1", reason="only in the matrix: the types have to be built")
 def test_monitors_and_rules_fit_the_types_of_prometheus_operator(tmp_path):
-    """The API server knows neither kind: its strict look goes past them."""
+    """The API server does not know these kinds, so its strict validation does not cover them."""
     program = tmp_path / "schema"
     subprocess.run(["nice", "go", "build", "-o", program, "."], cwd=Path(__file__).parent / "schema", check=True, timeout=300)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Programs that wait in known places: what the agent says of each thread's time off the CPU, against the clock and
+Programs that wait in known places: the agent's off-CPU time of each thread is compared with the clock and
 /proc/PID/task/TID/schedstat, which the program reads itself.
 """
 import collections
@@ -19,10 +19,10 @@ sys.path.insert(0, str(HERE.parent / "lib"))
 from kiln import agent, textdump, workload  # noqa: E402
 
 SECONDS = 6
-RESULTS_MARGIN_NS = 5_000_000  # a thread's begin and end, before and after it measures
+RESULTS_MARGIN_NS = 5_000_000  # a thread's time before and after its own measurement
 
 
-# On a machine that is busy with something else totals miss the 2 % now and then; why is not found yet.
+# On a busy machine totals are sometimes off by more than 2 %; the cause is unknown.
 exact = pytest.mark.skipif(os.environ.get("KILN_LONG") != "1", reason="needs an idle machine: KILN_LONG=1")
 
 
@@ -46,7 +46,7 @@ class Program:
 
 
 class Profile:
-    """Off-CPU samples of one run."""
+    """The off-CPU samples in the dump of one run."""
 
     def __init__(self, text):
         self.samples = [s for s in textdump.parse(text.splitlines()) if "off_cpu.cause" in s.attributes]
@@ -55,7 +55,7 @@ class Profile:
         return sum(s.value for s in self.samples if s.tid == tid)
 
     def within(self, tid, function):
-        """In FUNCTION, or in code of Python before that was read or its walker was loaded."""
+        """Off-CPU ns of thread TID in FUNCTION, or in Python before its structures were read or its walker was loaded."""
         early = {"[python: not read yet]", "[python: walker not loaded]"}
         return sum(s.value for s in self.samples if s.tid == tid and (function in s.user or early & set(s.user)))
 
@@ -68,7 +68,7 @@ class Profile:
 
 
 def profiled(program, *options):
-    """(what the program says, what the agent says)"""
+    """Runs PROGRAM under the agent: (the program's own result, the Profile)."""
     a = agent.Agent("--off-cpu", "--pid", program.pid, "--reporter-interval", "2s", "--stdout", *options)
     try:
         deadline = time.monotonic() + 60
@@ -90,7 +90,7 @@ def profiled(program, *options):
 def check(said, profile, within=0.97):
     for function, truth in said.items():
         got = profile.thread(truth["tid"])
-        # Of long waits among many short ones few are walked: what is missing in a window comes in the next ones.
+        # Of rare long waits among many short ones few are walked; time that one window lacks appears in the next ones.
         error = 0.25 if function == "wait_mixed" else 0.02
         assert abs(got - truth["off"]) <= truth["off"] * error + RESULTS_MARGIN_NS, (function, got, truth)
         assert profile.within(truth["tid"], function) >= got * within, (
@@ -114,10 +114,10 @@ def test_threads_of_a_c_program(file):
                       "wait_sleep": "sleep", "wait_short": "sleep", "wait_mixed": "sleep", "wait_pipe": "pipe",
                       "wait_writing": "sleep", "wait_disk": "disk"}
     mixed = said["wait_mixed"]["tid"]
-    # 80 ms in one wait, and 40 times 0.5 ms and what the timer is late.
+    # One wait of 80 ms, and 40 waits of 0.5 ms, each longer by the delay of the timer.
     share = profile.within(mixed, "wait_mixed_long") / profile.thread(mixed)
     assert 0.4 < share < 0.98, share
-    # Nobody gives it back: it is one wait, in each of the windows.
+    # The lock is never released: this is one long wait, of which every window shows its part.
     dead = [s.value for s in profile.samples if s.tid == said["wait_deadlocked"]["tid"]
             and "wait_deadlocked" in s.user]
     assert len(dead) >= 3 and max(dead) < 2_500_000_000, dead
@@ -137,13 +137,14 @@ def test_threads_of_a_go_program(tmp_path):
                    env={**os.environ, "GOFLAGS": "-mod=mod", "GO111MODULE": "off"})
     said, profile = profiled(Program(binary, SECONDS))
     for function, truth in said.items():
-        # Go's first thread stays, and waits in the runtime then.
+        # Go's main thread stays after the function has ended and waits in the runtime, so only waits in the function count.
         got = profile.within(truth["tid"], function)
         assert abs(got - truth["off"]) <= truth["off"] * 0.02 + RESULTS_MARGIN_NS, (function, got, truth)
 
 
 def test_who_waits_since_before_is_shown():
-    """Two threads that hold what the other wants, and others that nobody wakes: no switch tells of them."""
+    """Two deadlocked threads, and others that are never woken: they wait since before the agent started, so that no context
+    switch tells of them."""
     program = Program(workload.path("sleepers"), 20)
     a = agent.Agent("--off-cpu", "--pid", program.pid, "--reporter-interval", "2s", "--duration", "7s", "--stdout")
     try:
@@ -160,7 +161,7 @@ def test_who_waits_since_before_is_shown():
         waits[place, s.tid, s.attributes["off_cpu.cause"]] += s.value
     assert collections.Counter((place, cause) for place, _, cause in waits) == {
         ("has_first", "lock"): 1, ("has_second", "lock"): 1, ("wait_for_ever", "signal"): 1, ("one_of_many", "signal"): 20}
-    # From the first look to the end.
+    # The waits count from the agent's first look at the threads to its end.
     assert all(4e9 < value < 7.5e9 for value in waits.values()), waits
 
 

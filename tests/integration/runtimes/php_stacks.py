@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the stacks of php_work.php must be, and whether a sample's is."""
+"""The call chains of php_work.php, and the check of samples against them."""
 import json
 import os
 import re
@@ -17,7 +17,7 @@ UNNAMED = "[php: no name]"
 
 
 def root_of(version):
-    """The root directory with this version, fetched when it is missing, and None; or None and why it cannot be had."""
+    """(a root directory with VERSION, fetched if it is missing; None), or (None; why it is not available)."""
     script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "php.sh")
     done = subprocess.run([script, version], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode == 77:
@@ -28,7 +28,7 @@ def root_of(version):
 
 
 def options(version, opcache=False, jit=None):
-    """What makes a PHP of this VERSION have opcache, and compile (JIT: tracing, function)."""
+    """The options that make PHP VERSION use opcache and its JIT compiler (JIT: "tracing" or "function")."""
     chosen = []
     if version == "7.4":
         chosen += ["-d", "extension=json.so"]
@@ -61,14 +61,14 @@ class Work:
 
 
 class Program:
-    """php_work.php under PHP VERSION in the directory ROOT."""
+    """Runs php_work.php with PHP VERSION in the root directory ROOT."""
 
     def __init__(self, version, root, *arguments, php=(), iterations=4000):
         self.work = Work(root)
         self.process = subprocess.Popen(
             ["chroot", root, f"/usr/bin/php{version}", "-n", *php, self.work.script(), str(iterations), *arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
+            preexec_fn=lambda: os.nice(10))  # a lower priority than the agent's
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"php {version} ended at once: {self.process.wait()}")
@@ -101,8 +101,8 @@ def marks():
 
 
 def chains(where, version):
-    """{chain: [frames]}, leaf first, of the work that lies in the directory WHERE: (function, file, lines). A chain may be
-    one of several."""
+    """{chain: [alternatives]} of the files in the directory WHERE. An alternative is a list of (function, file, lines), leaf
+    first."""
     at = marks()
 
     def line(mark):
@@ -151,7 +151,7 @@ def chains(where, version):
                     *how, frame("nested", "nested")] for how in ([], [internal("call_user_func")])],
         "replaces": [[burn, closure("replaces", "replaces"), internal("preg_replace_callback"),
                       frame("replaces", "replaces")]],
-        # It is compiled by PCRE, and has nothing that says where its caller is.
+        # PCRE compiles the expression; such code has no unwind information about its caller.
         "expressions": [[*leaf, internal("preg_match_all"), frame("expressions", "expressions")]
                         for leaf in ([internal("(regular expression)")], [])] +
         [[internal("str_repeat"), frame("expressions", "expressions_text")]],
@@ -162,13 +162,13 @@ def chains(where, version):
         "generators_nested": [[burn, frame("numbers", "numbers"), internal("Generator::current"),
                                frame("first_of", "first_of"), internal("iterator_to_array"),
                                frame("generators_nested", "generators_nested")],
-                              # They are made before they run.
+                              # The generators are created before they run.
                               [frame("numbers", "numbers"), frame("generators_nested", "generators_nested")],
                               [frame("first_of", "first_of"), frame("generators_nested", "generators_nested")]],
         "delegates": [[burn, frame("level3", "level3"), frame("level2", "level2"), frame("level1", "level1"),
                        frame("delegates", "delegates")]],
         "iterators": [[*walk, frame("iterators", "iterators")]],
-        # 7.4 runs the iterator before the generator, as its own backtraces say, and takes the value from it then.
+        # PHP 7.4 runs the iterator before the generator, as its own backtraces show, and takes the value afterwards.
         "delegates_iterator": [[*walk, frame("from_iterator", "from_iterator"),
                                 frame("delegates_iterator", "delegates_iterator")]] if version >= "8" else
         [[*how, frame("delegates_iterator", "delegates_iterator")]
@@ -212,7 +212,7 @@ def chains(where, version):
 
 
 def fits(frame, want, anywhere):
-    """Is FRAME (name, file, line) the function WANT, at one of its lines or (ANYWHERE) at any?"""
+    """Whether FRAME (name, file, line) is the function WANT, at one of WANT's lines or, with ANYWHERE, at any line."""
     name, file, lines = want
     return frame[0] == name and (file is None or frame[1] == file) and (anywhere or frame[2] in lines)
 
@@ -220,27 +220,27 @@ def fits(frame, want, anywhere):
 HELPERS = {*("Work\\" + name for name in ("throws", "thrower_with_local", "leave_local", "Binder::maker", "Walk::key", "Walk::next",
                                         "Walk::rewind", "Walk::valid")),
            *(name + "::__construct" for name in ("Exception", "RuntimeException", "Fiber", "ReflectionMethod")), "ob_start"}
-# What runs between the chains.
+# Functions that run between the chains.
 AROUND = {"{main}", "Work\\slice", "hrtime"}
 START = {"{main}", "define", "json_encode", "getmypid", "array_merge", "array_values", "flush", "var_dump", "opcache_reset"}
 
 
 def without_helpers(php):
-    """PHP, leaf first, without functions that a chain's call on the way."""
+    """The frames PHP, leaf first, without helper functions that a chain calls on its way."""
     while php and php[0][0] in HELPERS:
         php = php[1:]
     return php
 
 
 def judge(frames, known, compiled=False, natives=True):
-    """Of FRAMES, (type, name, file, line) leaf first: "whole", "short" (on the way to a chain's leaf or back: the callers
-    are at their lines), "around" (the loop around the chains, and what comes before it), "unnamed" or what is wrong. COMPILED: a leaf
-    in compiled code has no line. NATIVES: each native frame of the loop has PHP's frames of its own."""
+    """The verdict on FRAMES, (type, name, file, line), leaf first: "whole"; "short", on the way to a chain's leaf or back,
+    with the callers at their lines; "around", in the loop around the chains or before it; "unnamed"; or what is wrong.
+    COMPILED: a leaf in compiled code may have no line. NATIVES: each native frame of the loop must have PHP frames."""
     if any(kind == "abort-marker" for kind, *_ in frames):
         return "cut: " + next(name for kind, name, *_ in frames if kind == "abort-marker")
     user = [f for f in frames if f[0] != "kernel"]
     php = [(name, file, line) for kind, name, file, line in user if kind == "php"]
-    # A process that starts is in the kernel first, then in the dynamic linker.
+    # A starting process is in the kernel first, then in the dynamic linker.
     if not php:
         return "no frames of PHP" if any(name == LOOP for _, name, *_ in user) else "around"
     if user[-1][1] not in ROOTS:
@@ -277,7 +277,7 @@ def loops_have_frames(user):
 
 
 def config(hz=97, seconds=2, more="", port=0):
-    """Of an agent that prints names, files and lines, and has its metrics at PORT when one is given."""
+    """The configuration of an agent that prints names, files and lines. PORT: of health and metrics; 0: none."""
     health = f'extensions:\n  health_check: {{endpoint: "127.0.0.1:{port}"}}' if port else ""
     return f"""
 receivers:

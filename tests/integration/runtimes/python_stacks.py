@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's interpreters of this machine, and whether a sample shows what python_work.py is written to do."""
+"""The Python interpreters of this machine, and the check of samples against the call chains of python_work.py."""
 import contextlib
 import glob
 import json
@@ -28,8 +28,8 @@ def interpreters():
 
 
 def next_release():
-    """The root directory with the interpreters of Debian's next release, fetched when it is missing, and None; or None
-    and why it cannot be had."""
+    """(a root directory with the interpreters of Debian's next release, fetched if it is missing; None), or (None; why it is
+    not available)."""
     script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "python.sh")
     done = subprocess.run([script], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode == 77:
@@ -40,7 +40,7 @@ def next_release():
 
 
 class Program:
-    """python_work.py under an interpreter, or another program that says as much of itself; in ROOT as chroot has it."""
+    """Runs python_work.py with an interpreter, or another PROGRAM that reports its chains; with the root directory ROOT."""
 
     def __init__(self, program, *arguments, env=None, root=None):
         script = [os.path.join(HERE, "python_work.py")] if re.search("python3[^/]*$", program) else []
@@ -54,7 +54,7 @@ class Program:
     def start(self, command, env):
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **(env or {})}, start_new_session=True,
-                                        preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
+                                        preexec_fn=lambda: os.nice(10))  # a lower priority than the agent's
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"{command} ended at once: {self.process.wait()}")
@@ -62,12 +62,12 @@ class Program:
         self.pid = self.said["pid"]
 
     def rest(self):
-        """Ends it; what it has said since, as JSON."""
+        """Kills the program; the JSON objects that it has printed since its first line."""
         self.process.kill()
         return [json.loads(line) for line in self.process.stdout if line.startswith("{")]
 
     def close(self):
-        # Its workers too.
+        # Kill the workers, too.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -83,12 +83,12 @@ class Program:
 
 
 def python_frames(sample):
-    """[name, file, line] of each of Python's own, leaf first."""
+    """[name, file, line] of the Python frames, leaf first."""
     return [[name, *place] for (kind, name), place in zip(sample.frames, sample.places) if kind == "cpython"]
 
 
 def matches(frames, chain, file):
-    """Are FRAMES those of CHAIN? "*" stands for any frames."""
+    """Whether FRAMES are those of CHAIN. "*" stands for any frames."""
     if not chain:
         return not frames
     if chain[0] == "*":
@@ -102,7 +102,7 @@ def matches(frames, chain, file):
 
 
 def wrong(sample, said):
-    """Why SAMPLE is none of the chains that the program has; None when it is one."""
+    """Why SAMPLE matches none of the chains of the program; None when it matches one."""
     kinds = [kind for kind, _ in sample.frames]
     if "abort-marker" in kinds:
         return "cut: " + sample.frames[kinds.index("abort-marker")][1]
@@ -115,7 +115,7 @@ def wrong(sample, said):
         if any(on_the_way(frames, chain, said["file"]) for chain in said["chains"]):
             return f"{BETWEEN}: {frames[0][0]}:{frames[0][2]}"
         return "other frames: " + " < ".join(f"{name}:{line}" for name, _, line in frames[:6])
-    # A native frame of the interpreter has the frames of its own, but one that is just entered or left.
+    # Each native frame of the interpreter loop has its Python frames, except one that is just entered or left.
     evals = [i for i, (kind, name) in enumerate(sample.frames) if kind == "native" and EVAL.fullmatch(name)]
     for i in evals[1:]:
         if sample.frames[i - 1][0] != "cpython":
@@ -124,10 +124,10 @@ def wrong(sample, said):
 
 
 def on_the_way(frames, chain, file):
-    """Is the thread on its way to CHAIN's leaf or back? The callers are those of the chain, each at its line; the leaf
-    is anywhere in its function, or it is another function that the last of the chain's calls to get there."""
+    """Whether the thread is on its way to CHAIN's leaf or back: the callers are those of the chain, each at its line; the leaf
+    is at any line of its function, or is a helper that the last function of the chain calls."""
     below = list(frames)
-    if chain[-1] == "*":  # whatever called the program
+    if chain[-1] == "*":  # drop the frames that called the program
         while below and (below[-1][0] != chain[-2][0] or below[-1][1] != file):
             below.pop()
     chain = [want for want in chain if want != "*"]
@@ -151,7 +151,7 @@ def linear(frames, chain, file):
 
 
 def config(hz=97, seconds=2, more="", port=0):
-    """Of an agent that prints names, files and lines, and has its metrics at PORT when one is given."""
+    """The configuration of an agent that prints names, files and lines. PORT: of health and metrics; 0: none."""
     health = f'extensions:\n  health_check: {{endpoint: "127.0.0.1:{port}"}}' if port else ""
     return f"""
 receivers:

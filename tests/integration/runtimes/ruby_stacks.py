@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ruby's interpreters, and whether a sample shows what ruby_work.rb is written to do."""
+"""Ruby's interpreters, and the check of samples against the call chains of ruby_work.rb."""
 import contextlib
 import json
 import os
@@ -16,7 +16,7 @@ VERSIONS = ["2.7", "3.1", "3.3", "3.4"]
 
 
 def root_of(version):
-    """The root directory with this version, fetched when it is missing, and None; or None and why it cannot be had."""
+    """(a root directory with VERSION, fetched if it is missing; None), or (None; why it is not available)."""
     script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "ruby.sh")
     done = subprocess.run([script, version], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode == 77:
@@ -27,7 +27,7 @@ def root_of(version):
 
 
 class Program:
-    """A script under Ruby VERSION, with the root directory that it came with; it says what it is as JSON."""
+    """Runs a script with Ruby VERSION in the root directory ROOT; the script reports its pid and chains as JSON."""
 
     def __init__(self, version, root, *arguments, script="ruby_work.rb", ruby=(), env=None):
         self.inside = tempfile.mkdtemp(dir=os.path.join(root, "tmp"))
@@ -36,7 +36,7 @@ class Program:
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True, env={**os.environ, **(env or {})},
                                         start_new_session=True,
-                                        preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
+                                        preexec_fn=lambda: os.nice(10))  # a lower priority than the agent's
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"ruby {version} ended at once: {self.process.wait()}")
@@ -44,7 +44,7 @@ class Program:
         self.pid = self.said["pid"]
 
     def close(self):
-        # Its workers too.
+        # Kill the workers, too.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -59,7 +59,7 @@ class Program:
 
 
 def ruby_frames(sample):
-    """[name, file, line] of each of Ruby's own, leaf first."""
+    """[name, file, line] of the Ruby frames, leaf first."""
     return [[name, *place] for (kind, name), place in zip(sample.frames, sample.places) if kind == "ruby"]
 
 
@@ -74,7 +74,7 @@ def is_frame(frame, want):
 
 
 def matches(frames, chain):
-    """Are FRAMES those of CHAIN? "*" stands for any frames, a name with a slash for one or none."""
+    """Whether FRAMES are those of CHAIN. "*" stands for any frames, a name that begins with a slash for an optional frame."""
     states = {0}
     for frame in [*frames, None]:
         pending, states = sorted(states), set()
@@ -101,21 +101,21 @@ def matches(frames, chain):
 
 
 def on_the_way(frames, chain):
-    """Is the thread on its way to CHAIN's leaf or back? The callers are those of the chain, each at its line; the leaf is
-    anywhere in its function, or it is a method that the last of the chain's calls to get there."""
+    """Whether the thread is on its way to CHAIN's leaf or back: the callers are those of the chain, each at its line; the leaf
+    is at any line of its function, or is a method that the last function of the chain calls."""
     frames, chain = frames[::-1], [want for want in chain[::-1] if want[0][0] not in "*/"]
     for i, frame in enumerate(frames):
         if i == len(chain):
             return False
         if is_frame(frame, chain[i]):
             continue
-        # Its caller may have gone on to another line by now.
+        # The innermost frame may be at another line.
         return i == len(frames) - 1 and i > 0
     return len(frames) < len(chain)
 
 
 def wrong(sample, said):
-    """Why SAMPLE is none of the chains that the program has; None when it is one."""
+    """Why SAMPLE matches none of the chains of the program; None when it matches one."""
     kinds = [kind for kind, _ in sample.frames]
     if "abort-marker" in kinds:
         return "cut: " + sample.frames[kinds.index("abort-marker")][1]
@@ -123,15 +123,15 @@ def wrong(sample, said):
         return "no root: " + (sample.user[-1] if sample.user else "no frames")
     frames = ruby_frames(sample)
     if not frames:
-        # Ruby has threads of its own: a timer, from 3.3 on those that wait for work.
+        # Ruby itself has threads: a timer, and from 3.3 on threads that wait for work.
         return "no frames of Ruby" if sample.tid == sample.pid else f"{BETWEEN}: a thread without Ruby"
     if not any(matches(frames, chain) for chain in said["chains"]):
         if any(on_the_way(frames, chain) for chain in said["chains"]):
             return f"{BETWEEN}: {frames[0][0]}:{frames[0][2]}"
         return "other frames: " + " < ".join(f"{name}:{line}" for name, _, line in frames[:8]) + \
             (" .. " + " < ".join(f"{name}:{line}" for name, _, line in frames[-3:]) if len(frames) > 8 else "")
-    # A method in C has its own native frames before it, or those of one that it calls; at a thread's beginning they are
-    # behind it.
+    # A C method has native frames on its leaf side, its own or those of a method that it calls; at the beginning of a
+    # thread they are on its root side.
     places = [place if kind == "ruby" else None for (kind, _), place in zip(sample.frames, sample.places)]
     last = max((i for i, place in enumerate(places) if place and place[0]), default=0)
     for i in range(1, last):
@@ -141,7 +141,7 @@ def wrong(sample, said):
 
 
 def config(hz=97, seconds=2, more="", port=0):
-    """Of an agent that prints names, files and lines, and has its metrics at PORT when one is given."""
+    """The configuration of an agent that prints names, files and lines. PORT: of health and metrics; 0: none."""
     health = f'extensions:\n  health_check: {{endpoint: "127.0.0.1:{port}"}}' if port else ""
     return f"""
 receivers:

@@ -19,7 +19,7 @@ FORGED = os.path.join(os.environ.get("KILN_RUNTIME_PROGRAMS", ""), "beam-forged"
 
 
 def judge(programs, hz=197, least=SAMPLES):
-    """[problem] of {name: program}."""
+    """Profiles PROGRAMS, {name: Program}, at the same time; [problem]."""
     pids = [program.pid for program in programs.values()]
     with agent.Agent(*sum((["--pid", pid] for pid in pids), []), config=beam_stacks.config(hz=hz)) as a:
         text = beam_stacks.run_until(a, beam_stacks.have(least, pids))
@@ -30,7 +30,7 @@ def judge(programs, hz=197, least=SAMPLES):
 
 
 def chains(*releases):
-    """Together, or with KILN_LONG=1 one after the other, each with all CPUs."""
+    """Tests RELEASES at the same time; with KILN_LONG=1 one after another. [problem], or None when all are skipped."""
     problems, lacking = [], {}
     with contextlib.ExitStack() as stack:
         programs = {}
@@ -54,7 +54,7 @@ def chains(*releases):
 # ---- special
 
 def toggle(root):
-    """Without the tracer there are native frames only, and no word about Erlang's."""
+    """With the tracer off there are only native frames, and no marker of missing Erlang frames."""
     with beam_stacks.Program(root, "+S", "2", works=["recursion", "joined"]) as p:
         with agent.Agent("--pid", p.pid, config=beam_stacks.config(hz=197, more='    tracers: "native,kernel,python"')) as a:
             text = beam_stacks.run_until(a, lambda output: output.all[p.pid] > FEW)
@@ -65,7 +65,7 @@ def toggle(root):
 
 
 def judge_interpreter(samples, said):
-    """A release without the JIT has its native frames, whole, and it is said why."""
+    """A release without the JIT gets complete stacks of native frames, and the log tells why."""
     problems = []
     if "Erlang/OTP 23: want 25 to 29" not in said:
         problems.append(f"interpreter: the log has {said[-300:]!r}")
@@ -78,7 +78,7 @@ def judge_interpreter(samples, said):
 
 
 def judge_forged(samples):
-    """Its stacks are cut and say so, and none is deeper than allowed."""
+    """The forged program's stacks are marked as cut, and are not deeper than allowed."""
     said = collections.Counter(name for s in samples for kind, name in s.frames if kind == "abort-marker")
     print(f"{'forged':12} {sum(s.value for s in samples):6} samples: {dict(said)}")
     problems = []
@@ -90,8 +90,8 @@ def judge_forged(samples):
 
 
 def special():
-    """Frame pointers and code that is written where it is executed (+JPperf true), a release without the JIT, and a program
-    that only says that it is Erlang; and with the tracer off."""
+    """Special cases: frame pointers and code that is written at the address where it runs (+JPperf true), a release without
+    the JIT, a program that only claims to be Erlang, and the tracer off."""
     (root, why), (old, why_not) = beam_stacks.machine("25"), beam_stacks.machine("23")
     for release, reason in ("25", why), ("23", why_not):
         if reason:
@@ -107,7 +107,7 @@ def special():
         pids = [p.pid for p in (program, interpreter, forged) if p]
         with agent.Agent(*sum((["--pid", pid] for pid in pids), []), config=beam_stacks.config(hz=197)) as a:
             def enough(output):
-                if output.samples[forged.pid]:  # it is taken for Erlang: now it lies
+                if output.samples[forged.pid]:  # the agent takes it for Erlang: it may forge its structures now
                     forged.stdin.close()
                 return output.said[forged.pid] and all(output.all[pid] > FEW * 5 for pid in pids)
 

@@ -20,7 +20,7 @@ PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
 
 
 def programs(versions, stack, *chains, env=None):
-    """{version: program}; {version: why it cannot be had}"""
+    """Starts a program with each of VERSIONS: ({version: Program}, {version: why it is not available})."""
     running, lacking = {}, {}
     work, why = dotnet_stacks.compile_work()
     for version in versions:
@@ -33,7 +33,7 @@ def programs(versions, stack, *chains, env=None):
 
 
 def chains_of(versions, env=None):
-    """[problem]; {version: why it cannot be had}"""
+    """Runs the chains of VERSIONS at the same time: ([problem], {version: why it is not available})."""
     problems = []
     with contextlib.ExitStack() as stack:
         running, lacking = programs(versions, stack, env=env)
@@ -49,7 +49,7 @@ def chains_of(versions, env=None):
 
 
 def chains(*versions):
-    """Together, or with KILN_LONG=1 one after the other, each with a CPU of its own."""
+    """Tests VERSIONS at the same time; with KILN_LONG=1 one after another. [problem], or None when all are skipped."""
     groups = [[version] for version in versions] if LONG else [versions]
     problems, lacking = [], {}
     for group in groups:
@@ -64,7 +64,7 @@ def chains(*versions):
 
 
 def seen(more, enough):
-    """The samples of a program that does one chain; None: it cannot be had."""
+    """The samples of a program with one chain; None when .NET 8 is not available."""
     with contextlib.ExitStack() as stack:
         running, _ = programs(["8"], stack, "recursion")
         if not running:
@@ -76,7 +76,7 @@ def seen(more, enough):
 
 
 def toggle():
-    """Without the tracer there are native frames only, and no word about .NET's."""
+    """With the tracer off there are only native frames, and no marker of missing .NET frames."""
     off = seen('    tracers: "native,kernel,python"', lambda output, pid: output.all[pid] > 100)
     if off is None:
         return None
@@ -86,7 +86,7 @@ def toggle():
 
 
 def without_second_mapping():
-    """DOTNET_EnableWriteXorExecute=0: code lies in anonymous memory."""
+    """With DOTNET_EnableWriteXorExecute=0 compiled code is in anonymous memory."""
     with contextlib.ExitStack() as stack:
         running, lacking = programs(["8"], stack, "recursion", "small", "native",
                                     env={"DOTNET_EnableWriteXorExecute": "0"})
@@ -99,7 +99,7 @@ def without_second_mapping():
 
 
 def forged():
-    """A program that only says that it is .NET: its native frames, and the agent goes on."""
+    """A program that only claims to be .NET gets native frames, and the agent goes on."""
     port = ports.free_port()
     with subprocess.Popen([os.path.join(PROGRAMS, "dotnet-forged")], stdout=subprocess.DEVNULL,
                           preexec_fn=lambda: os.nice(10)) as p:

@@ -21,11 +21,11 @@ import hotspot_stacks as stacks  # noqa: E402
 MATRIX = os.environ.get("KILN_MATRIX") == "1"
 LONG = os.environ.get("KILN_LONG") == "1"
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
-# Threads of "blocking" are called "parking".
+# The threads of the construct "blocking" are named "parking".
 CONSTRUCTS = ["calls", "recursion", "lambdas", "exceptions", "reflection", "jni", "blocking"]
-# burn() is in a frame of its own, so that a sample's chain is known to its end.
+# burn() is not inlined: it has its own frame, so that the leaf of a chain is known.
 WHOLE = "-XX:CompileCommand=dontinline,kiln/HotspotWork.burn"
-# The first version that has it, and options; what begins with @ is made first: stacks.archived().
+# {mode: (first Java version that has it, options)}. An option with @ stands for those of stacks.archived().
 MODES = {"default": (8, [WHOLE]), "interpreted": (8, ["-Xint"])}
 MORE = {"C1": (8, [WHOLE, "-XX:TieredStopAtLevel=1"]), "C2": (8, [WHOLE, "-XX:-TieredCompilation"]),
         "inlined": (8, []), "not inlined": (8, ["-XX:-Inline"]),
@@ -38,20 +38,20 @@ MORE = {"C1": (8, [WHOLE, "-XX:TieredStopAtLevel=1"]), "C2": (8, [WHOLE, "-XX:-T
         "large pages": (8, [WHOLE, "-XX:+UseTransparentHugePages"]),
         "CDS archive": (17, [WHOLE, "@CDS"]), "AOT cache": (25, [WHOLE, "@AOT"])}
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("hotspot")}
-# Of the samples, and one more than that at least.
-CUT = 0.005 if LONG else 0.01   # a signal's or a new thread's first page may not be there yet
+# The largest shares of samples; one sample is always allowed.
+CUT = 0.005 if LONG else 0.01   # the first page of a signal's or a new thread's stack may not be mapped yet
 WRONG = 0.005
-CALLS = 0.03  # in none of the chains; of code that is just given up the outermost frame may be lost
-TOGETHER = 4  # programs; when many begin at once their first stacks are cut, because all are in one cgroup
+CALLS = 0.03  # calls that no chain has; the outermost frame of code that is just deoptimized may be missing
+TOGETHER = 4  # programs at a time; when many of one cgroup start at once, their first stacks are cut
 ENOUGH = 2000 if LONG else 100  # samples of each program, if they come within WAIT
 LEAST = ENOUGH // 10
-WORKER = "the worker of "  # and a construct: longer than what the kernel keeps of a thread's name
-NAMED = 0.95  # of the samples of such threads
+WORKER = "the worker of "  # followed by a construct; longer than a thread's name in the kernel
+NAMED = 0.95  # smallest share of samples with the whole name of such a thread
 WAIT = 1200 if LONG else 240
 
 
 def wait_for(name, program, texts):
-    """Waits until PROGRAM has said all of TEXTS."""
+    """Waits until PROGRAM has printed all of TEXTS."""
     deadline = time.monotonic() + WAIT
     while not all(text in program.said() for text in texts):
         if time.monotonic() > deadline or program.process.poll() is not None:
@@ -60,7 +60,7 @@ def wait_for(name, program, texts):
 
 
 def run(programs, others=()):
-    """Samples of PROGRAMS and OTHERS, by pid, once there are ENOUGH of each of PROGRAMS that show Java, or WAIT is over."""
+    """{pid: samples} of PROGRAMS and OTHERS, when each of PROGRAMS has ENOUGH samples with Java frames, or after WAIT s."""
     pids = [p.pid for p in programs]
     every = pids + [p.pid for p in others]
     deadline, seen, rest = time.monotonic() + WAIT, collections.Counter(), ""
@@ -87,8 +87,8 @@ def all_of(sample):
 
 
 def judge(name, samples, judge_one, right_least):
-    """Prints what became of a program's samples; [problem]. What is cut before the machine is attached to says so, and
-    does not count."""
+    """Prints how many samples of a program are right; [problem]. Samples from before the agent attached to the machine are
+    marked in their stacks and not counted."""
     count, example = collections.Counter(), {}
     of_thread, named = collections.defaultdict(collections.Counter), collections.Counter()
     for s in samples:
@@ -130,7 +130,7 @@ def judge(name, samples, judge_one, right_least):
 
 
 def modes_of(version, root, directory):
-    """The options of each mode that VERSION has; KILN_MODES: of these, with commas between, alone."""
+    """{mode: options} of the modes that VERSION has. KILN_MODES (comma-separated) selects modes."""
     release = stacks.release(version, root)
     modes = MODES | (MORE if MATRIX else {})
     names = os.environ.get("KILN_MODES", ",".join(modes)).split(",")
@@ -163,7 +163,7 @@ def chains(found, directory):
 
 
 def special(found, directory):
-    """Virtual threads, classes that are unloaded, code that is given up; a program that only says that it is Java; the
+    """Special cases: virtual threads, unloaded classes, deoptimized code, a program that only claims to be Java, and the
     tracer off."""
     problems = []
     newest = max(found, key=lambda version: stacks.release(version, found[version]))
@@ -192,14 +192,14 @@ WHOLE_ONLY = stacks.Judge([])
 
 
 def judge_classes(sample):
-    """Each generation of a class has a thread with the class's name; whatever is shown is of that one."""
+    """Each generation of a class has a thread of the same name, whose samples must show that generation only."""
     reason = WHOLE_ONLY(sample)
     if reason.startswith(("cut", "no root")) or reason == "native":
         return reason
     names = [name for name, _, _ in stacks.java_frames(sample)]
     shown = {name.split(".")[1] for name in names if name.startswith("kiln.HotspotG")}
     if shown:
-        # It is made by the thread that loads it, whose name a new one has at first.
+        # The thread that loads the class creates the new thread, which has the name of its creator at first.
         if len(shown) == 1 and sample.comm.startswith(WORKER[:7]):
             return "way"
         return "right" if shown == {sample.comm} else f"{sample.comm} shows {shown}"
@@ -212,7 +212,7 @@ def judge_classes(sample):
 
 
 def judge_virtual(sample):
-    """Down to the thread's beginning, or to where it was frozen; then the carrier's."""
+    """The frames reach the beginning of the virtual thread, or where it was frozen, and then those of its carrier."""
     reason = WHOLE_ONLY(sample)
     if reason.startswith(("cut", "no root")):
         return reason
@@ -246,7 +246,7 @@ class Forged:
 
 
 def judge_forged(samples):
-    """It costs nothing but its own names: there is its native stack."""
+    """The forged program has no Java frames, but complete native stacks."""
     whole = sum(s.value for s in samples if "main" in s.user and s.user[-1] in stacks.ROOTS)
     total = sum(s.value for s in samples)
     print(f"{'forged':20} {total:6} samples, {whole} whole")
@@ -258,7 +258,7 @@ def judge_forged(samples):
 
 
 def toggle(version, root, directory):
-    """Without the tracer there are native frames only, and no word about Java's."""
+    """With the tracer off there are only native frames, and no marker of missing Java frames."""
     with stacks.Program(version, root, directory, ["calls"]) as p:
         wait_for(version, p, ["chain"])
         with agent.Agent("--duration", "3s", "--pid", p.pid, config=stacks.config(more='    tracers: "native,kernel"')) as a:

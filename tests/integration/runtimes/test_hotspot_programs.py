@@ -28,7 +28,7 @@ BEFORE = {f"cut: {end}" for end in textdump.before_attaching("hotspot")}
 
 
 def fetch():
-    """The directory with the jars and the sources that are compiled, or None and why it cannot be had."""
+    """(the directory with the jars and sources, None), or (None, why they are not available)."""
     if not os.path.exists(CACHE + "/complete"):
         os.makedirs(CACHE, exist_ok=True)
         maven = ["mvn", "-q", "-B", "-f", SOURCE + "/pom.xml"]
@@ -48,7 +48,7 @@ def fetch():
 
 
 def prepare(root, cache, directory):
-    """Jars, sources and the program's own classes into DIRECTORY, which is /w below ROOT."""
+    """Puts jars, sources and the test's own classes into DIRECTORY, which is /w below ROOT."""
     for path in [SOURCE + "/HotspotPrograms.java"] + [f"{cache}/jars/{name}" for name in sorted(os.listdir(cache + "/jars"))]:
         subprocess.run(["cp", path, directory], check=True)
     with zipfile.ZipFile(f"{cache}/lucene-core-9.12.3-sources.jar") as sources:
@@ -66,7 +66,7 @@ def command_of(program, root, directory, classpath, seconds):
 
 
 def judge(program, samples):
-    """Prints what became of the samples; [problem]. What is cut before the machine is attached to says so."""
+    """Prints how many samples of PROGRAM are right; [problem]. Samples from before the agent attached are marked."""
     judge_one, count, example, unnamed = stacks.Judge([]), collections.Counter(), {}, 0
     for s in samples:
         reason = judge_one(s)

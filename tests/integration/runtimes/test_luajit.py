@@ -16,12 +16,12 @@ import luajit_stacks  # noqa: E402
 LONG = os.environ.get("KILN_LONG") == "1"
 SAMPLES = 2050 if LONG else 400  # of each program: each chain lasts 0.1 s
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
-# The chains with long leaves, and those that are always on their way; interpreted, and compiled.
+# {way: (options of luajit, chains)}: chains with long leaves, and short ones, which are always on their way; JIT off and on.
 WAYS = {"off": (("-joff",), ()), "on": ((), ()), "short-off": (("-joff",), ("short",)), "short-on": ((), ("short",))}
 
 
 def chains_of(roots):
-    """[problem] of {version: root directory}: all ways of all versions at once."""
+    """Runs all WAYS of all versions, ROOTS: {version: root directory}, at the same time; [problem]."""
     with contextlib.ExitStack() as stack:
         programs = {f"{version}, {way}": stack.enter_context(luajit_stacks.Program(root, *arguments, options=options))
                     for version, root in roots.items() for way, (options, arguments) in WAYS.items()}
@@ -36,7 +36,7 @@ def chains_of(roots):
 
 
 def chains(*versions):
-    """Together, or with KILN_LONG=1 one after the other."""
+    """Tests VERSIONS at the same time; with KILN_LONG=1 one after another. [problem], or None when all are skipped."""
     problems, lacking, roots = [], {}, {}
     for version in versions:
         root, why = luajit_stacks.interpreter(version)
@@ -51,7 +51,7 @@ def chains(*versions):
 
 
 def special():
-    """A program that only says that it is LuaJIT, one with 32-bit references, and the tracer off."""
+    """Special cases: a program that only claims to be LuaJIT, a build with 32-bit references, and the tracer off."""
     root, why = luajit_stacks.interpreter("bookworm")
     if why:
         print(f"SKIPPED: {why}")
@@ -60,7 +60,7 @@ def special():
 
 
 def forged():
-    """Its stacks are cut and say so; there is something native in each, and none is deeper than allowed."""
+    """The forged program's stacks are marked as cut, have native frames, and are not deeper than allowed."""
     with subprocess.Popen([os.path.join(PROGRAMS, "luajit-forged")], stdout=subprocess.DEVNULL) as p:
         try:
             with agent.Agent("--pid", p.pid, config=luajit_stacks.config(hz=199)) as a:
@@ -81,7 +81,7 @@ def forged():
 
 
 def seen(root, more, enough):
-    """{(type, name)} of all frames of a program that does one chain."""
+    """{(type, name)} of all frames of a program with one chain, except kernel frames."""
     with luajit_stacks.Program(root, "methods", options=("-joff",)) as p:
         with agent.Agent("--pid", p.pid, config=luajit_stacks.config(hz=199, more=more)) as a:
             text = luajit_stacks.run_until(a, lambda output: enough(output, p.pid))
@@ -90,7 +90,7 @@ def seen(root, more, enough):
 
 
 def toggle(root):
-    """Without the tracer there are native frames only, and no word about LuaJIT's."""
+    """With the tracer off there are only native frames, and no marker of missing LuaJIT frames."""
     off = seen(root, '    tracers: "native,kernel,python"', lambda output, pid: output.all[pid] > 50)
     hidden = seen(root, "    luajit: {native_frames: false}", lambda output, pid: output.samples[pid] > 25)
     problems = []
@@ -102,7 +102,7 @@ def toggle(root):
 
 
 def unknown():
-    """A build that is not known has its native frames, and it is said why."""
+    """An unknown build gets native frames, and the log tells why."""
     port = ports.free_port()
     with subprocess.Popen([os.path.join(PROGRAMS, "luajit-unknown")], stdout=subprocess.DEVNULL) as p:
         try:

@@ -16,7 +16,7 @@ from kiln import agent, textdump  # noqa: E402
 import ports  # noqa: E402
 import perl_stacks  # noqa: E402
 
-SPECIAL = 0.97  # of processes that start, fork and end meanwhile
+SPECIAL = 0.97  # smallest share of complete samples of processes that start, fork and end
 LONG = os.environ.get("KILN_LONG") == "1"
 SAMPLES = 2050 if LONG else 450  # of each version: each chain lasts 0.1 s
 SPECIAL_SAMPLES = 40  # of each process
@@ -24,7 +24,7 @@ PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
 
 
 def chains_of(versions):
-    """[problem]; {version: why it cannot be had}"""
+    """Runs the chains of VERSIONS at the same time: ([problem], {version: why it is not available})."""
     problems, lacking = [], {}
     with contextlib.ExitStack() as stack:
         programs = {}
@@ -49,7 +49,7 @@ def chains_of(versions):
 
 
 def chains(*versions):
-    """Together, or with KILN_LONG=1 one after the other, each with a CPU of its own."""
+    """Tests VERSIONS at the same time; with KILN_LONG=1 one after another. [problem], or None when all are skipped."""
     groups = [[version] for version in versions] if LONG else [versions]
     problems, lacking = [], {}
     for group in groups:
@@ -64,7 +64,7 @@ def chains(*versions):
 
 
 class Short(threading.Thread):
-    """Programs that come and go, and die wherever they are."""
+    """A thread that starts programs one after another and kills them in the middle of their work."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -85,7 +85,7 @@ class Short(threading.Thread):
 
 
 def special():
-    """Threads, workers, libperl.so, exec, processes that die, and one that only says that it is Perl."""
+    """Special cases: threads, workers, libperl.so, exec, processes that die, and a program that only claims to be Perl."""
     problems, programs = [], {}
     shared = sorted(glob.glob("/usr/bin/perl5.*-*-linux-gnu"))
     with contextlib.ExitStack() as stack:
@@ -115,7 +115,7 @@ def special():
 
 
 class Enough:
-    """Samples of each process, also after it has called exec, and three ways in which the forged one's stacks are cut."""
+    """A condition for run_until(): samples of each process, after exec too, and three different markers of the forged one."""
 
     def __init__(self, programs, forged):
         self.executed, self.respawned, self.forged = programs["exec"], programs["respawn"], forged
@@ -133,13 +133,13 @@ class Enough:
 
 
 def working(sample):
-    """Not while the program is read and its modules are loaded, or a worker is made."""
+    """Whether the sample is of main::run, not of parsing the program, loading modules or creating a worker."""
     found = [f for f in perl_stacks.frames(sample) if f != "|"]
     return any(f[0] == "main::run" for f in found) or not found and "perl_parse" not in sample.user
 
 
 def judge_names(samples):
-    """Names are sent along, so processes that are gone and files that were loaded have them too."""
+    """Samples carry their names, so samples of processes that have ended are named, too."""
     total = sum(s.value for s in samples if perl_stacks.frames(s))
     nameless = sum(s.value for s in samples if any("no name" in name for _, name in s.frames))
     print(f"{nameless} of {total} samples have frames without name")
@@ -147,7 +147,7 @@ def judge_names(samples):
 
 
 def judge_forged(samples):
-    """Its stacks are cut and say so; there is something native in each, and none is deeper than allowed."""
+    """The forged program's stacks are marked as cut, have native frames, and are not deeper than allowed."""
     problems = []
     said = collections.Counter(name for s in samples for kind, name in s.frames if kind == "abort-marker")
     print(f"{'forged':12} {sum(s.value for s in samples):6} samples: {dict(said)}")
@@ -159,7 +159,7 @@ def judge_forged(samples):
 
 
 def seen(more, enough):
-    """{(type, name)} of all frames of a program that does one chain."""
+    """{(type, name)} of all frames of a program with one chain, except kernel frames."""
     with perl_stacks.Program("by_tie") as p:
         with agent.Agent("--pid", p.pid, config=perl_stacks.config(more=more)) as a:
             text = perl_stacks.run_until(a, lambda output: enough(output, p.pid))
@@ -168,8 +168,8 @@ def seen(more, enough):
 
 
 def toggle():
-    """Without the tracer there are native frames only, and no word about Perl's. With native_frames off those of the
-    interpreter's own file go, and no others."""
+    """With the tracer off there are only native frames, and no marker of missing Perl frames. With native_frames off only
+    the frames of the interpreter's own file are left out."""
     off = seen('    tracers: "native,kernel,python"', lambda output, pid: output.all[pid] > 100)
     hidden = seen("    perl: {native_frames: false}", lambda output, pid: output.samples[pid] > 50)
     problems = []
@@ -181,7 +181,7 @@ def toggle():
 
 
 def unknown():
-    """A version that is not known has its native frames, and it is said why."""
+    """An unknown version gets native frames, and the log tells why."""
     port = ports.free_port()
     with subprocess.Popen([os.path.join(PROGRAMS, "perl-unknown")], stdout=subprocess.DEVNULL) as p:
         try:

@@ -19,16 +19,16 @@ import php_stacks  # noqa: E402
 import ports  # noqa: E402
 
 COMPLETE = 0.995
-BETWEEN = 0.12  # of the samples may be taken on the way to a chain's leaf or back, or around the chains
-SPECIAL = 0.95  # of processes that start, fork and empty opcache meanwhile
-# Of few samples, on a machine that may be busy with others: their names are read late, and what is freed by then has none.
+BETWEEN = 0.12  # largest share of samples on the way to a chain's leaf or back, or around the chains
+SPECIAL = 0.95  # smallest share of complete samples while processes start, fork and empty opcache
+# The same with few samples on a busy machine, where names are read late: a function that is freed by then has no name.
 SHORT_BETWEEN, SHORT_UNNAMED = 0.3, 0.15
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("php")}
-LONG = 2000  # samples of a program; SHORT: of each of several, in the default run
+LONG = 2000  # samples of a program; SHORT: samples of each program in the default run
 SHORT = 80
-PATIENCE = 240 if os.environ.get("KILN_LONG") != "1" else 900  # seconds for that; a busy machine may need them
+PATIENCE = 240 if os.environ.get("KILN_LONG") != "1" else 900  # seconds for these samples on a busy machine
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
-# What a PHP is started with.
+# {way to run PHP: parameters of php_stacks.options()}
 WAYS = {"cli": {}, "opcache": {"opcache": True}, "tracing": {"jit": "tracing"}, "function": {"jit": "function"},
         "fpm": {}, "fpm opcache": {"opcache": True}, "fpm tracing": {"jit": "tracing"}}
 
@@ -38,9 +38,9 @@ def is_matrix():
 
 
 def roots(wanted):
-    """{version: root} of those that can be had."""
+    """{version: root directory} of the versions that are available."""
     found, versions = {}, wanted or php_stacks.VERSIONS
-    # The oldest one, then from the newest one down.
+    # The oldest version, then the others from the newest on.
     for version in versions[:1] + versions[:0:-1]:
         root, why = php_stacks.root_of(version)
         if not root:
@@ -73,11 +73,11 @@ def is_long():
 
 
 def judge(name, samples, known, compiled=False, complete=COMPLETE):
-    """Prints what became of a program's samples; [problem]. Before PHP is attached to there are no frames of it, which is
-    said in the stack and not counted here."""
+    """Prints how many samples of a program are right; [problem]. Samples from before the agent attached to PHP are marked in
+    their stacks and not counted."""
     why = collections.Counter()
     for s in samples:
-        # An internal function that the loop has just called, or that compiled code has, may lack its native frame.
+        # In compiled code an internal function may have no native frame, so natives are not checked there.
         why[php_stacks.judge(frames_of(s), known, compiled, natives=not compiled)] += s.value
     total = sum(why.values())
     before, between = sum(why.pop(reason, 0) for reason in BEFORE), why.pop("short", 0) + why.pop("around", 0)
@@ -101,8 +101,8 @@ def judge(name, samples, known, compiled=False, complete=COMPLETE):
 
 
 def wait_for_samples(a, programs, least, mark="Instrumentation: php"):
-    """Runs agent A until it has shown LEAST samples that have MARK of each of PROGRAMS, lists of process ids. What it
-    wrote, or raises."""
+    """Waits until each of PROGRAMS (lists of pids) has LEAST samples that contain MARK, or for PATIENCE seconds, and stops
+    agent A; its output. Raises RuntimeError when the agent fails."""
     deadline, seen, rest = time.monotonic() + PATIENCE, collections.Counter(), ""
     with open(a.out_path, encoding="utf-8", errors="replace") as out:
         while time.monotonic() < deadline and a.process.poll() is None:
@@ -121,7 +121,7 @@ def wait_for_samples(a, programs, least, mark="Instrumentation: php"):
 
 
 def wait_until(condition, what):
-    """Until CONDITION returns something; raises after long."""
+    """Waits until CONDITION() is true; raises RuntimeError after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
@@ -130,7 +130,7 @@ def wait_until(condition, what):
 
 
 def run_group(group):
-    """The [problem] of programs that run beside each other: {name: (version, root, way)}."""
+    """Runs the programs of GROUP, {name: (version, root, way)}, at the same time; [problem]."""
     problems = []
     with contextlib.ExitStack() as stack:
         programs = {name: stack.enter_context(start(*how)) for name, how in group.items()}
@@ -156,7 +156,7 @@ def chains(found):
 
 
 def special(found):
-    """Opcache is emptied while workers run and end; programs start later, or only say that they are PHP."""
+    """Special cases: opcache is emptied while workers run, a program starts later, and one only claims to be PHP."""
     version, root = list(found.items())[-1]
     problems = []
     with contextlib.ExitStack() as stack:
@@ -194,7 +194,7 @@ class Forged:
 
 
 def judge_forged(samples):
-    """Its stacks are cut and say so; there is something native in each, and none is deeper than allowed."""
+    """The forged program's stacks are marked as cut, have native frames, and are not deeper than allowed."""
     problems = []
     said = collections.Counter(name for s in samples for kind, name in s.frames if kind == "abort-marker")
     names = collections.Counter(name for s in samples for kind, name in s.frames if kind == "php")
@@ -211,7 +211,7 @@ def judge_forged(samples):
 
 
 def toggle(version, root):
-    """Without the tracer there are native frames only, and no word about PHP's."""
+    """With the tracer off there are only native frames, and no marker of missing PHP frames."""
     with start(version, root, "cli") as p:
         config = php_stacks.config(more='    tracers: "native,kernel"')
         with agent.Agent("--pid", p.pid, config=config) as a:
@@ -224,7 +224,7 @@ def toggle(version, root):
 
 
 def unknown():
-    """A version that is not known yet has its native frames, and log and metrics say that it is not supported."""
+    """A program of an unknown version gets native frames, and log and metrics report it as unsupported."""
     program, port = os.path.join(PROGRAMS, "php-newer"), ports.free_port()
     refused = 'kiln_runtime_attach_total{result="unsupported"}'
 
@@ -247,7 +247,7 @@ def unknown():
     problems = []
     total = sum(s.value for s in samples)
     whole = sum(s.value for s in samples if {kind for kind, _ in s.frames} <= {"native", "kernel"})
-    # Not before its unwind table is there, which is said.
+    # The first samples, before the unwind table is built, are marked as incomplete.
     if not whole or whole < 0.9 * total - 4:
         problems.append(f"unknown: {whole} of {total} samples are whole")
     if not re.search(r"php-newer: only its native frames are shown: PHP 9\.9\.9: want 7\.4, .* or 8\.\d", said):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two policies on one node, one with the tracers of scripts off: of a process of Python under that one not a byte of the
-interpreter's memory is read, neither by the kernel nor by the agent, while its neighbours' Python is shown. Ruby, PHP and
-Perl are switched off and on again while they run."""
+"""Two policies on one node, one of which disables the tracers of script languages: neither the kernel nor the agent reads
+any memory of the interpreter of a Python process under that policy, while other processes' Python frames are shown. The
+tracers of Ruby, PHP and Perl are switched off and on while programs run."""
 import collections
 import json
 import os
@@ -36,7 +36,7 @@ class Node(Operator):
 
 
 class InPod:
-    """A program in the container of a pod (None: in none) from its first instruction on; what it says is kept."""
+    """A program that is in a pod's container (POD None: in none) from its first instruction on. `said`: its JSON output."""
 
     def __init__(self, pod, *command):
         self.cgroup, self.said = ContainerCgroup(pod.path, ["", "memory"]) if pod else None, []
@@ -51,7 +51,7 @@ class InPod:
             self.said.append((time.monotonic(), json.loads(line)))
 
     def reads(self, begin, end):
-        """What was read of its structures, each time that it looked in between."""
+        """The program's own reports, between two times, of how much of its structures was read since the last report."""
         return [said["read"] for at, said in list(self.said) if "read" in said and begin < at < end]
 
     def end(self):
@@ -63,7 +63,7 @@ class InPod:
 
 
 class Output:
-    """What the agent has written so far: {pid: {(type, name): samples}}."""
+    """Reads the output of a running agent: {pid: {(type, name): samples}}."""
 
     def __init__(self, a):
         self.frames, self.rest = collections.defaultdict(collections.Counter), ""
@@ -99,7 +99,7 @@ service:
 
 
 def alone(control):
-    """Skips when another profiler reads the memory of a process that this agent has no sample of."""
+    """Skips the test when another profiler reads CONTROL, a process that this agent does not sample."""
     if any(control.reads(0, time.monotonic())):
         pytest.skip("another profiler runs on this machine")
 
@@ -120,7 +120,7 @@ def test_off_means_not_one_read(tmp_path):
                 running.append(InPod(pod, *(work if name in ("shown", "hidden") else forged)))
             shown, hidden, read, untouched = running
             pids = [r.process.pid for r in running]
-            control = InPod(None, *forged)  # the default's: no samples
+            control = InPod(None, *forged)  # under the default policy, which is disabled: no samples
             running.append(control)
             begin = time.monotonic()
             out = Output(a)
@@ -137,14 +137,14 @@ def test_off_means_not_one_read(tmp_path):
             attached = agent.metrics(f"http://127.0.0.1:{PORT}/metrics")['kiln_runtime_attach_total{result="ok"}']
             assert attached >= 2
 
-            # While both run, the policies are exchanged.
+            # Exchange the policies while the programs run.
             for name, pod in pods.items():
                 pod.policy = ON if pod.policy == OFF else OFF
             operator.tell(pods=list(pods.values()))
             before = time.monotonic()
             wait_until("what was off is shown", lambda: any(untouched.reads(before, time.monotonic())) and any(
                 kind == "cpython" for kind, _ in out.read()[hidden.process.pid]), 60)
-            settled = time.monotonic() + 1  # names of a window's last stacks are read at its end
+            settled = time.monotonic() + 1  # the names of a window's last stacks are read at its end, after the change
             wait_until("it has looked a few times", lambda: len(read.reads(settled, time.monotonic())) > 3, 60)
             alone(control)
             assert set(read.reads(settled, time.monotonic())[1:]) == {0}
@@ -152,13 +152,13 @@ def test_off_means_not_one_read(tmp_path):
     finally:
         for r in running:
             r.process.kill()
-        for r in reversed(running):  # the first one made what all of them are in
+        for r in reversed(running):  # the first cgroup made the parent directories, so it is removed last
             r.end()
         operator.close()
 
 
 def scripts():
-    """{tracer: [program and arguments]} of those that can be had, each with a function `work`."""
+    """{tracer: command} of the available languages; each program runs a function `work`."""
     found = {}
     for tracer, get, version, program, script in (
             ("ruby", ruby_stacks.root_of, ruby_stacks.VERSIONS[0], "ruby{}",
@@ -188,7 +188,7 @@ def test_each_tracer_is_switched_in_a_namespace(tmp_path):
             out = Output(a)
 
             def shown(tracer):
-                """How many of its samples have frames of the runtime, and how many have none."""
+                """(number of the function `work` in frames of the runtime, number of samples with _start) so far."""
                 frames = out.read()[running[tracer].process.pid]
                 return (sum(n for (kind, name), n in frames.items() if kind == tracer and re.search("work", name)),
                         sum(n for (_, name), n in frames.items() if name == "_start"))
@@ -205,7 +205,7 @@ def test_each_tracer_is_switched_in_a_namespace(tmp_path):
             begin, last = switch(OFF), {tracer: {} for tracer in found}
 
             def is_off(tracer):
-                """None for so long that a window without any was written, while it goes on."""
+                """Whether samples go on, but none had frames of the runtime for longer than a window."""
                 now, was = shown(tracer), last[tracer]
                 if now[0] != was.get("shown"):
                     was.update(shown=now[0], all=now[1], at=time.monotonic())

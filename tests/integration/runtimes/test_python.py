@@ -19,10 +19,10 @@ import python_stacks  # noqa: E402
 
 COMPLETE = 0.99
 LONG = os.environ.get("KILN_LONG") == "1"
-# Of the samples, at most, that may be taken on the way to a chain's leaf or back: their frames are checked, too. It is 1 to
-# 2 % where the machine has nothing else to do, and 4 % where others take 40 % of its CPUs away.
+# The largest share of samples that may be taken on the way to a chain's leaf or back (their frames are checked, too): 1 to
+# 2 % on an idle machine, 4 % when other programs take 40 % of its CPU time.
 BETWEEN = 0.08
-SPECIAL = 0.95  # of processes that start, fork and load meanwhile
+SPECIAL = 0.95  # smallest share of complete samples of processes that start, fork and load
 NOT_READ = "cut: [python: not read yet]"
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("python")}
 PORT = 13900 + os.getpid() % 90
@@ -31,8 +31,8 @@ WORK = os.path.join(python_stacks.HERE, "python_work.py")
 
 
 def judge(name, samples, said, least=40, complete=COMPLETE):
-    """Prints what became of a program's samples; [problem]. Before the interpreter is attached to there are no frames
-    of it, which is said in the stack and not counted here."""
+    """Prints how many samples of a program are right; [problem]. Samples from before the agent attached to the interpreter are
+    marked in their stacks and not counted."""
     why = collections.Counter()
     total = shown = 0
     for s in samples:
@@ -66,14 +66,14 @@ def run_until(a, enough):
 
 
 def run_until_seen(a, pids, least, seconds=0):
-    """Runs agent A for SECONDS, and until there are LEAST samples with Python's frames of each of PIDS. What it wrote."""
+    """Runs agent A for at least SECONDS, and until each of PIDS has LEAST samples with Python frames; its output."""
     over = time.monotonic() + seconds
     return run_until(a, lambda output: perl_stacks.have(least, pids)(output) and time.monotonic() > over)
 
 
 def chains():
-    """Debian's, the oldest and the newest interpreter, with KILN_MATRIX=1 every one: side by side, or with KILN_LONG=1 one after
-    the other, each with a CPU of its own."""
+    """Tests Debian's, the oldest and the newest interpreter (with KILN_MATRIX=1 every one) at the same time; with KILN_LONG=1
+    one after another."""
     found = python_stacks.interpreters()
     if os.environ.get("KILN_MATRIX") != "1":
         releases = [version for version in found if version != "debian"]
@@ -97,7 +97,7 @@ def chains_of(found, *arguments, root=None):
 
 
 def next_release(version):
-    """An interpreter of Debian's next release, which this machine does not have installed."""
+    """Tests an interpreter of Debian's next release, which is not installed on this machine."""
     root, why = python_stacks.next_release()
     if not root:
         print(f"SKIPPED: CPython {version}: {why}")
@@ -107,7 +107,7 @@ def next_release(version):
 
 
 class Short(threading.Thread):
-    """Interpreters that come and go, and die wherever they are."""
+    """A thread that starts interpreters one after another and kills them in the middle of their work."""
 
     def __init__(self, python):
         super().__init__(daemon=True)
@@ -127,13 +127,13 @@ class Short(threading.Thread):
 
 
 def special():
-    """Threads, workers, late loading, exec, processes that die, and one that only says that it is Python."""
+    """Special cases: threads, workers, late loading, exec, processes that die, and a program that only claims to be Python."""
     found = python_stacks.interpreters()
     newest, older = found.get("3.13.0") or found["debian"], found.get("3.9.18") or found["debian"]
     library = next((p for p in [os.path.expanduser("~/.pyenv/versions/3.11.7/lib/libpython3.11.so.1.0"),
                                 "/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0"] if os.path.exists(p)), None)
     brief = found.get("3.12.1") or found["debian"]
-    # Not all of Python on the machine: this program is some, too.
+    # Select the tested interpreters only: this test runs in Python, too.
     names = {re.escape(os.path.basename(os.path.realpath(p))) for p in (newest, older, brief)}
     problems, programs = [], {}
     with contextlib.ExitStack() as stack:
@@ -191,20 +191,20 @@ def special():
 
 
 def starting(sample):
-    """The interpreter imports its modules: before run()."""
+    """Whether the program has not reached run() yet: the interpreter imports modules."""
     frames = python_stacks.python_frames(sample)
     return not any(name == "run" for name, _, _ in frames)
 
 
 def forking(sample):
-    """The program imports its modules, or a worker does what these want done after a fork: not yet in run(), and
-    whole."""
+    """Whether a complete stack has not reached run() yet: the program imports modules, or a worker runs their handlers after a
+    fork."""
     frames = python_stacks.python_frames(sample)
     return frames and frames[-1][0] == "<module>" and starting(sample)
 
 
 def judge_unload(samples, unloaded):
-    """Each time the names are those of the functions that run then, and none when Python is not loaded."""
+    """Python is loaded and unloaded repeatedly: samples show only functions that run, and none while it is unloaded."""
     problems, seen = [], collections.Counter()
     if not any(unloaded):
         problems.append("unload: Python was never unloaded")
@@ -228,7 +228,7 @@ def judge_unload(samples, unloaded):
 
 
 def judge_forged(samples):
-    """Its stacks are cut and say so; there is something native in each, and none is deeper than allowed."""
+    """The forged program's stacks are marked as cut, have native frames, and are not deeper than allowed."""
     problems = []
     said = collections.Counter(name for s in samples for kind, name in s.frames if kind == "abort-marker")
     print(f"{'forged':22} {sum(s.value for s in samples):6} samples: {dict(said)}")
@@ -242,7 +242,7 @@ def judge_forged(samples):
 
 
 def seen(python, more, enough):
-    """{(type, name)} of all frames of a program that does one chain."""
+    """{(type, name)} of all frames of a program with one chain, except kernel frames."""
     with python_stacks.Program(python, "by_sorted") as p:
         with agent.Agent("--pid", p.pid, config=python_stacks.config(more=more)) as a:
             text = run_until(a, lambda output: enough(output, p.pid))
@@ -251,8 +251,8 @@ def seen(python, more, enough):
 
 
 def toggle(python):
-    """Without the tracer there are native frames only, and no word about Python's. With native_frames off those of the
-    interpreter's own file go, and no others."""
+    """With the tracer off there are only native frames, and no marker of missing Python frames. With native_frames off only
+    the frames of the interpreter's own file are left out."""
     off = seen(python, '    tracers: "native,kernel"', lambda output, pid: output.all[pid] > 50)
     hidden = seen(python, "    python: {native_frames: false}", lambda output, pid: output.samples[pid] > 50)
     print(f"tracer off: {sorted(off)[:3]}; without native frames: {sorted(hidden)}")
@@ -268,7 +268,7 @@ def toggle(python):
 
 
 def last_moments(python):
-    """Names of what a short-lived program did last: each runs a function of its own for 8 ms and is gone."""
+    """Short-lived programs, of which each runs a function of a unique name for 8 ms and exits: its name must be shown."""
     work = "import os, time\ndef spin(s):\n e = time.perf_counter() + s\n while time.perf_counter() < e: pass\nspin(0.25)\n"
     last = "def last_moment():\n spin(0.008)\n os._exit(0)\nlast_moment()\n"
     name = re.escape(os.path.basename(os.path.realpath(python)))
@@ -283,15 +283,15 @@ def last_moments(python):
     named = sum(s.value for s in samples if any(name.startswith("last_moment_") for _, name in s.frames))
     unnamed = sum(s.value for s in samples if any("no name" in name for _, name in s.frames))
     print(f"last moments: {named} samples have names, {unnamed} have not")
-    # Without reading them at once, there is not one. Where other work takes the CPUs away, the agent is late for a quarter.
+    # If the agent did not read names at once, none would be shown. On a busy machine it is too late for a quarter of them.
     if named < 20 or unnamed > named / 2:
         return [f"last moments: {named} samples have names, {unnamed} have not"]
     return []
 
 
 def unknown(python):
-    """A version that is not known yet: the interpreter that says so of itself has its native frames, whole, and log and
-    metrics say that it is not supported."""
+    """An interpreter that claims an unknown version gets complete stacks of native frames, and log and metrics report it as
+    unsupported."""
     with open(python, "rb") as f:
         file = f.read()
     version = int(subprocess.check_output([python, "-c", "import sys; print(sys.hexversion)"]))
@@ -315,7 +315,7 @@ def unknown(python):
                 s.user[-1] in python_stacks.ROOTS)
     print(f"{'unknown':12} {total:6} samples, {whole / max(total, 1):8.2%} of native frames from the root on")
     problems = []
-    if total < 40 or whole < COMPLETE * total - 4:  # the first ones come before the unwind tables
+    if total < 40 or whole < COMPLETE * total - 4:  # the first samples are taken before the unwind tables are built
         problems.append(f"unknown: {whole} of {total} samples are whole: {samples[-1].frames if samples else []}")
     if not re.search(r"python3\.99: only its native frames are shown: CPython 3\.99: want 3\.6 to 3\.\d+", said):
         problems.append(f"unknown: {said[-500:]}")

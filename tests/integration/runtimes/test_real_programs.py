@@ -28,7 +28,7 @@ import ports  # noqa: E402
 SECONDS = int(os.environ.get("KILN_SECONDS", "30"))
 WHOLE = 0.99
 LEAST = 200
-# Code that is freed before its name is read: ERB compiles each page anew, and a busy machine reads late.
+# Largest share of samples with code that was freed before its name was read: ERB compiles each page anew.
 UNNAMED = 0.02
 ROOTS = {"_start", "_dl_start_user", "clone", "clone3", "__clone", "__clone3"}
 PACKAGES = {
@@ -48,10 +48,10 @@ RABBITMQ = ("export ERL_EPMD_PORT=$PORT2 ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_DIS
             "RABBITMQ_LOG_BASE=/w/log RABBITMQ_PID_FILE=/w/pid RABBITMQ_ENABLED_PLUGINS_FILE=/w/plugins "
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='-kernel inet_dist_use_interface {127,0,0,1}'; "
             "/usr/lib/rabbitmq/bin/rabbitmq-server &")
-# To delete a queue goes through its messages by recursion: of many more, stacks are deeper than the agent's 1024 frames.
+# Deleting a queue recurses over its messages: with many more messages stacks would exceed the agent's 1024 frames.
 URL = "--url=amqp://guest:guest@localhost:$PORT"
 REQUESTS = "ab -q -k -c 4 -n 20000 http://127.0.0.1:$PORT/7 || sleep 1"
-# {program: (runtime, what a shell does again and again, and what it does once before)}
+# {program: (runtime, shell command that is repeated, optional command that runs once before)}
 PROGRAMS = {
     "rdoc": ("ruby", "rm -rf doc; rdoc -q -o doc " + " ".join(
         LIBRARY + part for part in ("rubygems", "net", "optparse", "rdoc"))),
@@ -72,12 +72,12 @@ PROGRAMS = {
     "azmcp": ("dotnet", "sh ask_mcp.sh $DOTNET9/azmcp server start"),
     "server": ("dotnet", "$DOTNET8/dotnet exec server.dll"),
 }
-FILES = {"nginx": "nginx", "nvim": "nvim", "azmcp": "azmcp"}  # how its file's name begins, if not as the runtime's
-# The part of the samples that has frames of the runtime, at least. Programs that start again and again are in C then, and
-# .NET compiles.
+FILES = {"nginx": "nginx", "nvim": "nvim", "azmcp": "azmcp"}  # prefix of the executable's name, if it is not the runtime's
+# Smallest share of samples with frames of the runtime; 0.95 for others. It is lower where programs start again and again, in
+# native code, or where .NET compiles.
 SHOWN = {"luajit": 0.7, "beam": 0.85, "dotnet": 0.6}
-# A function that only runs when the program does its work (a server that answers nothing but errors would not), and the part
-# of the samples that has it, at least.
+# A function that runs only when the program does its work (a server that answers with errors would not). At least WORKED of
+# the samples must have it.
 WORK = {"nginx": "page", "nvim": "putTable", "mix": "elixir_erl_compiler:compile/3", "shop_server": "shop_server:page/1",
         "rabbitmq": "rabbit_channel:handle_cast/2", "azmcp": "AzureMcp.Commands.Server.ToolOperations.OnListTools",
         "server": "Shop.Store.Page"}
@@ -86,8 +86,8 @@ INSTALLED = {}
 
 
 def root_of(runtime):
-    """The root directory with RUNTIME's programs, fetched when it is missing, and None; or None and why it cannot be had.
-    .NET's run in the machine's own."""
+    """(a root directory with RUNTIME's programs, fetched if it is missing; None), or (None; why it is not available). .NET's
+    programs run in the machine's own root directory."""
     if runtime not in INSTALLED:
         script = os.path.join(HERE, "..", "..", "..", "hack", "lib", "debian.sh")
         if runtime == "dotnet":
@@ -102,7 +102,7 @@ def root_of(runtime):
 
 
 def prepare(program, root, directory):
-    """What PROGRAM works on into DIRECTORY, which is /w below ROOT; its command, and the port that it listens on."""
+    """Puts PROGRAM's files into DIRECTORY, which is /w below ROOT: (command, port that it listens on, or None)."""
     os.chmod(directory, 0o755)
     for name in os.listdir(os.path.join(HERE, "programs")):
         shutil.copy(os.path.join(HERE, "programs", name), directory)
@@ -122,7 +122,7 @@ def prepare(program, root, directory):
         subprocess.run([dotnet_stacks.SCRIPT, "compile", directory + "/server.cs", directory + "/server.dll"], check=True)
         pathlib.Path(directory, "server.runtimeconfig.json").write_text(
             '{"runtimeOptions": {"framework": {"name": "Microsoft.NETCore.App", "version": "8.0.4"}}}', encoding="utf-8")
-    if runtime in ("luajit", "beam"):  # no package is configured
+    if runtime in ("luajit", "beam"):  # the packages are only unpacked, so these files are missing
         for name, text in (("passwd", "root:x:0:0::/w:/bin/sh\n"), ("group", "root:x:0:\n"),
                            ("hosts", "127.0.0.1 localhost\n")):
             pathlib.Path(root, "etc", name).write_text(text, encoding="utf-8")
@@ -137,7 +137,7 @@ def prepare(program, root, directory):
 
 
 def wrong(sample):
-    """Why SAMPLE is not whole, or None."""
+    """Why the stack of SAMPLE is not complete, or None."""
     marker = next((name for kind, name in sample.frames if kind == "abort-marker"), None)
     if marker:
         return "cut: " + marker
@@ -149,13 +149,13 @@ def wrong(sample):
 
 
 def judge(program, samples):
-    """Prints what became of the samples of PROGRAM's interpreters; [problem]. What is cut before one of them is attached to
-    says so."""
+    """Prints how many samples of PROGRAM's interpreters are complete; [problem]. Samples from before the agent attached to an
+    interpreter are marked in their stacks and not counted."""
     runtime = PROGRAMS[program][0]
     before = {f"cut: {end}" for end in textdump.before_attaching(runtime)}
     why, example, shown, unnamed, worked = collections.Counter(), {}, 0, 0, 0
     for s in samples:
-        # A shell too, until it is replaced; what has no frames of user space is the kernel's.
+        # Skip shells that have not called exec yet, and samples without user frames.
         if not (s.exe or "").startswith(FILES.get(program, runtime)) or not s.user:
             continue
         reason = wrong(s)
@@ -186,7 +186,7 @@ def judge(program, samples):
 
 
 def wait_for(port, process):
-    """Until somebody listens on PORT."""
+    """Waits until a process listens on PORT; raises RuntimeError when the program ends or after 120 s."""
     end = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < end:
         with socket.socket() as s:
@@ -197,7 +197,7 @@ def wait_for(port, process):
 
 
 def end(process):
-    """Ends the first process of the namespace, with which all the others there end, those too that are daemons."""
+    """Kills the first process of the pid namespace, with which all others in it end, daemons too."""
     for child in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split():
         os.kill(int(child), signal.SIGKILL)
     try:
@@ -212,7 +212,7 @@ def run(program, root):
         namespace = ["setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
         process = subprocess.Popen([*namespace, *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL, start_new_session=True,
-                                   preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
+                                   preexec_fn=lambda: os.nice(10))  # a lower priority than the agent's
         try:
             if port:
                 wait_for(port, process)

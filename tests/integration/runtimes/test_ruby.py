@@ -19,12 +19,12 @@ import perl_stacks  # noqa: E402
 import ports  # noqa: E402
 import ruby_stacks  # noqa: E402
 
-# Of the few samples of the default run one or two may be taken where a fiber or a ractor is changed to.
+# In the default run, with few samples, one or two may be taken during a switch to a fiber or ractor.
 COMPLETE = 0.995 if os.environ.get("KILN_LONG") == "1" else 0.99
-# Of the samples, at most, that may be taken on the way to a chain's leaf or back: their frames are checked, too. It is 1 to
-# 2 % where the machine has nothing else to do, and 4 % where others take 40 % of its CPUs away.
+# The largest share of samples that may be taken on the way to a chain's leaf or back (their frames are checked, too): 1 to
+# 2 % on an idle machine, 4 % when other programs take 40 % of its CPU time.
 BETWEEN = 0.08
-SPECIAL = 0.95  # of processes that start, fork and load meanwhile
+SPECIAL = 0.95  # smallest share of complete samples of processes that start, fork and load
 NOT_READ = "cut: [ruby: not read yet]"
 BEFORE = {f"cut: {end}" for end in textdump.before_attaching("ruby")}
 LONG = 2000  # samples
@@ -32,7 +32,7 @@ PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
 
 
 def roots(wanted):
-    """{version: root} of those that can be had."""
+    """{version: root directory} of the versions that are available."""
     if not wanted:
         wanted = ruby_stacks.VERSIONS if os.environ.get("KILN_MATRIX") == "1" else ruby_stacks.VERSIONS[::3]
     found = {}
@@ -46,8 +46,8 @@ def roots(wanted):
 
 
 def judge(name, samples, said, least=40, complete=COMPLETE):
-    """Prints what became of a program's samples; [problem]. Before the interpreter is attached to there are no frames
-    of it, which is said in the stack and not counted here."""
+    """Prints how many samples of a program are right; [problem]. Samples from before the agent attached to the interpreter are
+    marked in their stacks and not counted."""
     why = collections.Counter()
     total = shown = 0
     for s in samples:
@@ -81,7 +81,7 @@ def run_until(a, enough):
 
 
 def chains(found):
-    # Debian's 3.1 has a JIT compiler.
+    # Of Debian's versions 3.1 has a JIT compiler (YJIT).
     named = {version: (version, root, []) for version, root in found.items()}
     if "3.1" in found:
         named["3.1 YJIT"] = ("3.1", found["3.1"], ["--yjit"])
@@ -102,7 +102,7 @@ def chains(found):
 
 
 class Short(threading.Thread):
-    """Interpreters that come and go, and die wherever they are."""
+    """A thread that starts interpreters one after another and kills them in the middle of their work."""
 
     def __init__(self, version, root):
         super().__init__(daemon=True)
@@ -123,7 +123,7 @@ class Short(threading.Thread):
 
 
 def special(found):
-    """A server that has forked its workers, and programs that start later, die, or only say that they are Ruby."""
+    """Special cases: a server with forked workers, and programs that start later, die, or only claim to be Ruby."""
     version, root = list(found.items())[-1]
     problems, programs = [], {}
     with contextlib.ExitStack() as stack:
@@ -143,7 +143,7 @@ def special(found):
         if name == "forged":
             problems += judge_forged(mine)
         else:
-            # It reads its libraries first.
+            # Skip samples from before run(), while Ruby loads its libraries.
             mine = [s for s in mine if any(frame[0] == "Object#run" for frame in ruby_stacks.ruby_frames(s)) or
                     s.tid != s.pid or any(kind == "abort-marker" for kind, _ in s.frames)]
             problems += judge(name, mine, program.said, least=15, complete=SPECIAL)
@@ -167,7 +167,7 @@ class Forged:
 
 
 def judge_forged(samples):
-    """Its stacks are cut and say so; there is something native in each, and none is deeper than allowed."""
+    """The forged program's stacks are marked as cut, have native frames, and are not deeper than allowed."""
     problems = []
     said = collections.Counter(name for s in samples for kind, name in s.frames if kind == "abort-marker")
     names = collections.Counter(name for s in samples for kind, name in s.frames if kind == "ruby")
@@ -184,7 +184,7 @@ def judge_forged(samples):
 
 
 def toggle(version, root):
-    """Without the tracer there are native frames only, and no word about Ruby's."""
+    """With the tracer off there are only native frames, and no marker of missing Ruby frames."""
     with ruby_stacks.Program(version, root, "by_each") as p:
         config = ruby_stacks.config(more='    tracers: "native,kernel"')
         with agent.Agent("--pid", p.pid, config=config) as a:
@@ -197,7 +197,7 @@ def toggle(version, root):
 
 
 def unknown():
-    """A version that is not known yet has its native frames, and log and metrics say that it is not supported."""
+    """A program of an unknown version gets native frames, and log and metrics report it as unsupported."""
     program, port = os.path.join(PROGRAMS, "ruby-newer"), ports.free_port()
     with subprocess.Popen([program], stdout=subprocess.PIPE, text=True) as p:
         p.stdout.readline()

@@ -21,10 +21,10 @@ import v8_stacks  # noqa: E402
 
 SECONDS = 10
 ENOUGH = 100  # samples of each program
-WHOLE = 0.99  # of the samples inside the chains
-SHORT = 0.01  # of them, at most, were on the way to their leaf or back: the callers are right, the leaf is one of them
-LEAF = 0.99  # of the whole ones have their leaf at a line of what it does
-EACH = 0.2  # of a function that is inlined at two places, which take as long, at least, are at each
+WHOLE = 0.99  # smallest share of right samples among those in chains
+SHORT = 0.01  # largest share of them on the way to a leaf or back, with right callers
+LEAF = 0.99  # smallest share of whole stacks whose leaf is at a marked line
+EACH = 0.2  # smallest share of samples at each of two equally long places where one function is inlined
 BEFORE = textdump.before_attaching("v8")
 NOT_READ = "cut: [v8: not read yet]"
 SAMPLE = re.compile(r"  Values: \[(\d+)")
@@ -45,7 +45,7 @@ service:
 
 
 def nodes():
-    """{major: program}: what hack/lib/install.sh has fetched, and the system's."""
+    """{major version: path} of the Node.js programs that hack/lib/install.sh has fetched, and of the system's."""
     cache = os.environ.get("KILN_CACHE") or os.path.expanduser("~/.cache/kiln")
     programs = glob.glob(os.path.join(cache, "node", "node_modules", "n*", "bin", "node"))
     programs += [p for p in (shutil.which("node"),) if p]
@@ -64,7 +64,7 @@ class Program:
         arguments = [a for a in arguments if a not in flags]
         self.process = subprocess.Popen([node, *flags, os.path.join(HERE, "v8_work.js"), str(seconds), *arguments],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                                        preexec_fn=lambda: os.nice(10))  # the agent has to get to its work
+                                        preexec_fn=lambda: os.nice(10))  # a lower priority than the agent's
         self.said = json.loads(self.process.stdout.readline())
         self.pid = self.said["pid"]
 
@@ -77,7 +77,7 @@ class Program:
 
 
 def samples(text):
-    """(pid, value, frames), frames as v8_stacks.judge() wants them."""
+    """(pid, value, frames) of each sample in TEXT; frames in the form for v8_stacks.judge()."""
     pid, value, frames = 0, 0, []
     for line in text.splitlines():
         if match := FRAME.match(line):
@@ -95,7 +95,7 @@ def samples(text):
 
 
 def text_of(programs, more="", of="v8js"):
-    """What the agent wrote within SECONDS, from when it had whole stacks of all PROGRAMS with frames of type OF on."""
+    """The agent's output of SECONDS, beginning when all PROGRAMS have had complete stacks with frames of type OF."""
     port = 13900 + os.getpid() % 90
     with agent.Agent(config=CONFIG.format(port=port, more=more)) as a:
         a.wait_ready(60, f"http://127.0.0.1:{port}/readyz")
@@ -105,9 +105,9 @@ def text_of(programs, more="", of="v8js"):
             for pid, _, frames in samples(a.stdout()):
                 if any(kind == of for kind, *_ in frames) and not any(kind == "abort-marker" for kind, *_ in frames):
                     missing.discard(pid)
-        time.sleep(4)  # the windows that began before
+        time.sleep(4)  # skip the windows that began before
         before, begin, got = len(a.stdout()), time.monotonic(), collections.Counter()
-        # Where others want the CPUs as well it takes longer until there is something to judge.
+        # On a busy machine it takes longer until there are enough samples.
         while time.monotonic() < begin + SECONDS or time.monotonic() < begin + 6 * SECONDS and any(
                 got[p.pid] < ENOUGH for p in programs):
             time.sleep(1)
@@ -120,14 +120,14 @@ def text_of(programs, more="", of="v8js"):
 
 
 def chains():
-    """The oldest and the newest version, with KILN_MATRIX=1 every one: side by side, or with KILN_LONG=1 one after the
-    other, each with a CPU of its own."""
+    """Tests the oldest and the newest version (with KILN_MATRIX=1 every one) at the same time; with KILN_LONG=1 one after
+    another."""
     found = nodes()
     if os.environ.get("KILN_MATRIX") != "1":
         found = {major: found[major] for major in (min(found), max(found))}
     commands = {f"node {major}": (node,) for major, node in found.items()}
     commands[f"node {max(found)} worker"] = (found[max(found)], "worker")
-    # Else Maglev's code is soon replaced by Turbofan's.
+    # --no-turbofan, since Turbofan's code would soon replace Maglev's.
     commands[f"node {max(found)} maglev"] = (found[max(found)], "--no-turbofan")
     groups = [[name] for name in commands] if os.environ.get("KILN_LONG") == "1" else [list(commands)]
     return sum((chains_of({name: commands[name] for name in group}) for group in groups), [])
@@ -142,9 +142,9 @@ def chains_of(commands):
         for run in runs.values():
             run.__exit__()
     verdicts = {name: collections.Counter() for name in runs}
-    leaves = collections.Counter()  # whole ones whose leaf is at a line of what it does
-    places = {name: collections.Counter() for name in runs}  # of the call of what is inlined twice
-    tops = {name: collections.Counter() for name in runs}  # of the samples that were on the way
+    leaves = collections.Counter()  # {name: whole stacks whose leaf is at a marked line}
+    places = {name: collections.Counter() for name in runs}  # lines of the call of the function that is inlined twice
+    tops = {name: collections.Counter() for name in runs}  # innermost frames of the samples on the way
     names = {run.pid: name for name, run in runs.items()}
     for pid, value, frames in samples(text):
         if pid in names:
@@ -157,7 +157,7 @@ def chains_of(commands):
                 leaves[name] += value * v8_stacks.leaf_is_exact(frames, known)
                 places[name].update({v8_stacks.caller_line(frames, "spin"): value})
     for name, verdict in verdicts.items():
-        # Before the agent knew the mappings that the process has made since.
+        # Samples from before the agent knew the latest mappings of the process.
         unread = verdict.pop(NOT_READ, 0)
         inside = sum(verdict.values()) - verdict["other"]
         right = verdict["whole"] + verdict["short"]
@@ -184,7 +184,7 @@ def chains_of(commands):
 
 
 def toggle():
-    """Without the tracer there are native frames only, and no word about V8's."""
+    """With the tracer off there are only native frames, and no marker of missing V8 frames."""
     with Program(next(iter(nodes().values()))) as run:
         text = text_of([run], more=', tracers: "native,kernel"', of="native")
     frames = [frame for pid, _, stack in samples(text) if pid == run.pid for frame in stack]
@@ -195,11 +195,11 @@ def toggle():
 
 
 def of_unknown_version(node, copy):
-    """Makes a COPY of NODE that says of itself that the major version of its V8 is what is the build's number."""
+    """Makes COPY from NODE, with a symbol changed so that its V8 reports the build number as its major version."""
     said = subprocess.check_output(["nm", "-D", "--defined-only", node], text=True)
     at = {name: int(address, 16) for address, name in
           re.findall(r"^(\w+) \w _ZN2v88internal7Version6(major|build)_E$", said, re.M)}
-    # The value and size of a symbol; V8 itself does not look at it, and runs on.
+    # {part of the version: value and size of its symbol}. V8 itself does not use the symbols, so the copy runs.
     symbol = {name: struct.pack("<QQ", address, 4) for name, address in at.items()}
     with open(node, "rb") as f:
         file = f.read()
@@ -209,12 +209,12 @@ def of_unknown_version(node, copy):
 
 
 def is_native(frames):
-    """Are these a whole stack of native frames alone?"""
+    """Whether FRAMES are a complete stack of native and kernel frames only."""
     return {kind for kind, *_ in frames} <= {"native", "kernel"} and frames[-1][1] in v8_stacks.ROOTS
 
 
 def unknown():
-    """Versions that are not known yet: native frames, whole, and log and metrics say that they are not supported."""
+    """Programs of unknown versions get complete stacks of native frames, and log and metrics report them as unsupported."""
     problems, found = [], nodes()
     port = 13900 + os.getpid() % 90
     for major in {min(found), max(found)}:
@@ -223,7 +223,7 @@ def unknown():
             of_unknown_version(found[major], newer)
             with Program(newer) as run, agent.Agent("--pid", run.pid, config=CONFIG.format(port=port, more="")) as a:
                 whole, begin = 0, time.monotonic()
-                # Where others want the CPUs as well, it takes longer until the program's tables are read.
+                # On a busy machine it takes longer until the program's tables are read.
                 while time.monotonic() < begin + SECONDS or whole < ENOUGH and time.monotonic() < begin + 9 * SECONDS:
                     time.sleep(1)
                     whole = sum(value for _, value, frames in samples(a.stdout()) if is_native(frames))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the stacks of v8_work.js must be, and whether a sample's is."""
+"""The call chains of v8_work.js, and the check of samples against them."""
 import os
 import re
 
@@ -16,7 +16,7 @@ def marks(path):
 
 
 def chains():
-    """{chain: frames}, leaf first: (function, file, lines). Below them come slice and what called it."""
+    """{chain: [(function, file, lines)]}, leaf first, without slice and its callers on the root side."""
     at, module = marks(WORK), marks(MODULE)
 
     def frame(name, *lines, file=WORK, upto=None):
@@ -53,25 +53,25 @@ def chains():
     return out
 
 
-# What V8 itself puts above or between: built-in functions, the C++ that they call, the C library.
-STUBS = {"(regular expression)", "(code)"}  # the latter before V8 11: its frames do not say what they are
-NEAR = 6  # lines of a short function around those that are marked
+# Frames of V8 itself above or between those of a chain: built-in functions, the C++ code that they call, the C library.
+STUBS = {"(regular expression)", "(code)"}  # "(code)" before V8 11, whose frames do not tell their kind
+NEAR = 6  # how far the lines of a short function may be from the marked ones
 
 
 def leaf_is_exact(frames, known):
-    """Is the leaf of FRAMES, which judge() finds whole, at a line of what it does, and not just in its function?"""
+    """Whether the leaf of FRAMES, for which judge() returned "whole", is at a marked line, not just in its function."""
     _, name, file, line = next(f for f in frames if f[0] == "v8js" and f[1] not in STUBS)
     return any(fits((name, file, line), want[0], False) for want in known.values())
 
 
 def caller_line(frames, name):
-    """The line of what called NAME, if that is the leaf of FRAMES."""
+    """The line of the caller, if the leaf of FRAMES is the function NAME."""
     script = [f for f in frames if f[0] == "v8js" and f[1] not in STUBS]
     return script[1][3] if len(script) > 1 and script[0][1] == name else 0
 
 
 def fits(frame, want, anywhere):
-    """Is FRAME (name, file, line) the function WANT, at one of its lines or (ANYWHERE) anywhere in it?"""
+    """Whether FRAME (name, file, line) is the function WANT, at one of WANT's lines or, with ANYWHERE, at any line."""
     name, file, lines = want
     if frame[0] != name and not name.endswith("." + frame[0]) or frame[1] != file:
         return False
@@ -79,9 +79,9 @@ def fits(frame, want, anywhere):
 
 
 def judge(frames, known):
-    """Of FRAMES, (type, name, file, line) leaf first: "whole", "short" (on the way to a chain's leaf), "other"
-    (none of the program's chains: V8's own threads, the loop around the chains), or what is wrong. All callers must
-    be at their very lines, the leaf in its function."""
+    """The verdict on FRAMES, (type, name, file, line), leaf first: "whole"; "short", on the way to a chain's leaf; "other", in
+    no chain (V8's own threads, the loop around the chains); or what is wrong. Callers must be at their exact lines, the leaf
+    in its function."""
     if any(kind == "abort-marker" for kind, *_ in frames):
         return "cut: " + next(name for kind, name, *_ in frames if kind == "abort-marker")
     user = [f for f in frames if f[0] != "kernel"]

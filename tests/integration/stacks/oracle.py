@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Is what the workloads say of themselves true? Asks gdb for a few stacks of each, and compares them as
-the agent's samples are compared. Needs gdb; run by hand when a workload or a compiler changes.
+"""Verifies the chains that the workloads report: takes a few stacks of each with gdb, and checks them as the agent's
+samples are checked. Needs gdb; run by hand when a workload or a compiler changes.
 usage: oracle.py [ID...]"""
 import os
 import re
@@ -35,8 +35,8 @@ def stacks(pid, exe):
             out.append(current)
         if frame and current is not None:
             name = "__restore_rt" if frame.group(3) else frame.group(2)
-            # gdb shows the part of msort_with_tmp that GCC inlined into qsort_r: no frame of its own. Where
-            # it has no symbol table, DWARF's name does not tell the part that GCC split off.
+            # gdb also shows the part of msort_with_tmp that GCC inlined into qsort_r, which is no frame of its own. Without
+            # a symbol table, DWARF's name does not tell the part that GCC split off.
             if name.startswith("msort_with_tmp"):
                 name = "msort_with_tmp.part.0"
                 if current.user and current.user[-1] == name:

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workloads that must be unwound: how each is run, and what is particular about it."""
+"""The table of workloads for the stack tests: how each is run, and its peculiarities."""
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Row:
     id: str
-    name: str  # of the program, without wl-
+    name: str  # the program's name without wl-
     arguments: tuple = ()
     where: str = None  # see workload.Workload
-    symbols: str = None  # unstripped twin
+    symbols: str = None  # the workload that is the same program, unstripped
     tree: bool = False  # processes come and go: select by name, not by pid
-    cpus: float = 1.0  # how many it keeps busy, given that many
+    cpus: float = 1.0  # how many CPUs it keeps busy on an idle machine
     agent: tuple = field(default_factory=tuple)
-    # Of the first samples, which are walked in a copy of the stack, so many cannot be whole: there are two stacks.
+    # How many of the first samples may be incomplete: they are walked in a copy of one stack, but the program uses two.
     first: int = 0
 
 

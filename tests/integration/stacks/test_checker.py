@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The checker itself: what it must refuse, with made-up dumps."""
+"""Tests of the parser and the checker of stacks (lib/kiln): what they must accept and reject."""
 import os
 import sys
 import unittest

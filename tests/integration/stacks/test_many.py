@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""4096 distinct stacks, each seen as often as the program itself measured that it ran: no two stacks are
-merged, none is invented, none is lost. The agent runs around the whole of the program's life."""
+"""4096 distinct stacks: each has the share of samples that the program measured for it. No two stacks are merged, none is
+invented, none is lost. The agent starts before the program and stops after it."""
 import math
 import os
 import re
@@ -16,7 +16,7 @@ PATHS = 4096
 
 
 def path_of(frames):
-    """The path that a stack encodes, or None when it stands for none (between two paths)."""
+    """The number of the path that a stack encodes, or None for a stack between two paths."""
     names = frames[:6]
     path = 0
     for level, name in zip(range(5, -1, -1), names):
@@ -28,9 +28,9 @@ def path_of(frames):
 
 
 def chi_square(observed, expected):
-    """(statistic, degrees of freedom), paths joined until each cell expects at least five. They are joined in an order
-    that has nothing to do with the paths nor with what was measured: a sample takes time itself, so that where a fast
-    machine needs the same time for each visit, the order of times is the order of samples."""
+    """(statistic, degrees of freedom). Paths are joined into cells that each expect at least five samples, in an order that is
+    independent of the paths and of the measured times: a sample itself takes time, so on a fast machine, which needs about
+    the same time for each path, the order of the times would be the order of the numbers of samples."""
     statistic, cells, o, e = 0.0, 0, 0.0, 0.0
     for path in sorted(range(PATHS), key=lambda path: path * 2654435761 % 2**32):
         o, e = o + observed[path], e + expected[path]
@@ -81,7 +81,7 @@ def main():
         problems.append(f"{verdict.complete:.2%} right, want 99.5%")
     if not 0.95 * HZ * seconds <= verdict.samples <= 1.05 * HZ * seconds:
         problems.append(f"{verdict.samples} samples, want {HZ * seconds:.0f}")
-    # Samples come at regular times, so cells vary less than by chance; six sigma above the mean is no noise.
+    # Samples are equidistant in time, so cells vary less than random ones: more than six sigma is a real difference.
     if statistic > cells + 6 * (2 * cells) ** 0.5:
         problems.append("shares differ from the CPU time that the program measured")
     if unseen:

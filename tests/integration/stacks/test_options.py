@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What selects processes, what ends a run, and what the agent says when the kernel does not let it."""
+"""Options of the agent: selecting processes, ending a run, and its errors for missing capabilities and bad usage."""
 import gzip
 import os
 import re
@@ -23,7 +23,7 @@ def run(*arguments, prefix=(), timeout=60, env=None):
 
 class Selection(unittest.TestCase):
     def both(self, *arguments):
-        """Samples while two workloads run; (theirs by pid, pids)."""
+        """Runs two workloads, A and B: ({pid: samples}, pid of A, pid of B). "A", "B" in ARGUMENTS stand for the pids."""
         with workload.Workload("nest", 11, seconds=60) as a, workload.Workload("plt-now", seconds=60) as b:
             args = [{"A": a.pid, "B": b.pid}.get(x, x) for x in arguments]
             with agent.Agent("--stdout", "--samples-per-second", 97, "--duration", "4s", *args) as run_:
@@ -112,7 +112,7 @@ class Refusal(unittest.TestCase):
                 f"--inh-caps={sets}", f"--ambient-caps={sets}")
 
     def setUp(self):
-        # Where the build tree lies may be closed to others than root.
+        # Users other than root may not be able to read the build tree.
         self.dir = tempfile.TemporaryDirectory(prefix="kiln-test-")
         os.chmod(self.dir.name, 0o755)
         self.binary = os.path.join(self.dir.name, "kiln-agent")

@@ -18,7 +18,7 @@ SKIPPED = 77
 
 
 def run(row, seconds, hz):
-    """(verdict, problems)"""
+    """Runs the workload of ROW under the agent: (Verdict, messages about problems)."""
     problems = []
     arguments = ["--stdout", "--samples-per-second", hz, "--duration", f"{seconds}s", "--reporter-interval", "2s"]
     with workload.Workload(row.name, *row.arguments, seconds=seconds + 40, where=row.where, symbols=row.symbols) as w:
@@ -43,8 +43,8 @@ def run(row, seconds, hz):
             problems.append("kernel frames below user frames")
         verdict = chains.check(samples, w.chains)
         problems += chains.shares(verdict, w.chains)
-    # On a machine that has other work too, a workload gets fewer samples: what may be wrong is a share of
-    # those that it gets when it has a CPU for itself, for a process's first samples are as many on both.
+    # On a busy machine a workload gets fewer samples, but a process has as many first samples, which may be wrong. So the
+    # tolerance is a share of the samples that the workload gets with a CPU of its own.
     of_copies = sum(value for value, frames, _ in verdict.wrong if frames[-1:] == ["[incomplete: stack not readable]"])
     allowed = (1 - COMPLETE) * max(verdict.samples, seconds * hz) + min(row.first, of_copies)
     if verdict.wrong_samples > allowed:
@@ -52,10 +52,10 @@ def run(row, seconds, hz):
     if verdict.samples < 30:
         problems.append(f"{verdict.samples} samples are too few to say anything")
     if not row.tree:
-        # The timer is the CPU clock's: as many samples as the CPU time gives, and not one more. When within
-        # its run the agent sampled is not known, so the least and the most of any such span bound it.
-        # Where others want the CPUs as well, a timer of the CPU clock sees some threads less than they ran (perf
-        # record does so too, by as much as half), so only a quiet machine gives a close lower bound.
+        # Samples are timed by the CPU clock, so their number follows from the CPU time. It is unknown in which part of the
+        # run the agent sampled: the least and the most CPU time of any span of that length are the bounds. On a busy machine
+        # a CPU clock timer counts less time for some threads than they ran (so does perf record, by up to a half), so only
+        # an idle machine gives a close lower bound.
         quiet = low > 0.8 * seconds * min(row.cpus, os.cpu_count())
         at_least, at_most = (0.9 if quiet else 0.4) * low * hz, 1.1 * high * hz
         if not at_least - 4 * at_least ** 0.5 - 5 <= verdict.samples <= at_most + 4 * at_most ** 0.5 + 5:
@@ -64,7 +64,7 @@ def run(row, seconds, hz):
 
 
 class Meter(threading.Thread):
-    """A process's CPU time, read ten times a second."""
+    """A thread that reads the CPU time of a process ten times a second."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -81,7 +81,7 @@ class Meter(threading.Thread):
                 return
 
     def stop(self, seconds):
-        """(least, most) CPU time within any SECONDS."""
+        """(least, most) CPU time, in seconds, in any span of SECONDS."""
         self.over.set()
         self.join()
         spans = []

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""200 short-lived processes a second: the agent's memory stays flat, and no process is shown with the
-functions of another one that had its pid, or its addresses, before. 15 s; 60 s with KILN_LONG=1."""
+"""200 short-lived processes a second: the agent's memory does not grow, and no process is shown with functions of an earlier
+process that had the same pid or addresses. Runs for 15 s, with KILN_LONG=1 for 60 s."""
 import os
 import re
 import statistics
@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 from kiln import agent, chains, workload  # noqa: E402
 
 SECONDS = 60 if os.environ.get("KILN_LONG") == "1" else 15
-NEW_MEMORY = {"setup_arg_pages", "elf_load", "elf_map"}  # of exec
+NEW_MEMORY = {"setup_arg_pages", "elf_load", "elf_map"}  # kernel functions of exec that set up the new memory
 NO_STACK = {"load_elf_binary", "do_exit"}
 
 
@@ -47,8 +47,8 @@ def main():
         kernel = {name for kind, name in sample.frames if kind == "kernel"}
         if sample.user and kernel & NEW_MEMORY:
             problems.append(f"{sample.exe} has a user's stack before exec is done: {sample.frames}")
-        # A process of three milliseconds may be gone before anything is known of it. That must be said. Where exec
-        # makes the process, and once exit has released its memory, there is nothing of a user's stack to know.
+        # A process that lives 3 ms may end before the agent has read it; its stack must be marked so. In exec, and after exit
+        # has released the memory, a process has no user stack.
         if kernel & NO_STACK and not sample.user:
             between += sample.value
             continue
@@ -60,17 +60,17 @@ def main():
             worked += sample.value
             full += sample.value * (sample.user[-1] == "_start" and f"{name}_work" in sample.user)
     third = max(len(rss) // 3, 1)
-    # What freed memory is kept goes up and down by megabytes; what leaks only goes up.
+    # Memory that the allocator keeps varies by megabytes; a leak only grows. So compare medians.
     early, late = statistics.median(rss[third:2 * third] or rss), statistics.median(rss[2 * third:] or rss)
     print(f"{said['started']} processes in {SECONDS} s, {said['failed']} failed to start; {value} samples of them,"
           f" {worked} in their own work, {full} of those up to _start; {between} in exec and exit; {gone} of processes that were gone before they were read, {cut} others incomplete,"
           " all marked so")
     print(f"agent RSS: {rss[0]} KiB first, {early} KiB at half time, {late} KiB at the end")
-    # How fast they start is the machine's matter, but a storm it has to be.
+    # The rate of new processes depends on the machine; below this it is no storm.
     if said["started"] < 40 * SECONDS:
         problems.append("the machine was too slow for the storm")
-    # How many there are is the machine's matter: processes of three milliseconds that share a CPU with others are
-    # seldom on it when its timer ticks. What follows needs enough of them to tell a share.
+    # The number of samples depends on the machine: processes that live 3 ms and share a CPU are seldom running when its
+    # timer ticks. The shares that are checked below need enough samples.
     if worked < 20:
         problems.append(f"only {worked} samples of the processes' own work")
     if full < 0.9 * worked:

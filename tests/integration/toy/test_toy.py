@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime is a folder: the toy, which only this folder knows, is walked, named, switched on and off and counted as the
-agent's own are, between native frames and beside another runtime in one process."""
+"""A runtime is one folder: the toy runtime, which no file outside of this folder names, is walked, named, switched on and off
+and counted like the agent's own runtimes, between native frames and in one process with another runtime."""
 import contextlib
 import glob
 import json
@@ -18,7 +18,7 @@ from kiln import agent  # noqa: E402
 PROGRAM = os.environ["TOY_PROGRAM"]
 PORT = 13900 + os.getpid() % 90
 COMPLETE = 0.95
-# Leaf first; what is above of the first line, below of the last, is not looked at.
+# The expected frames, leaf first; frames above the first and below the last are not checked.
 CALLS = ["leaf", "inner", "toy_run", "run_inner", "bundled", "bridge", "middle", "outer", "toy_run", "main"]
 LINES = {"leaf": 9, "inner": 5, "bundled": 11, "middle": 7, "outer": 3}
 
@@ -46,7 +46,7 @@ def program(*arguments):
 
 
 def run(pid, more="", marks=()):
-    """The samples since each of MARKS was seen, and the metrics at the end."""
+    """Profiles PID: (the samples of 4 s, counted once all functions MARKS have been seen; the metrics at the end)."""
     with agent.Agent("--pid", pid, config=config(more)) as a:
         deadline = time.monotonic() + 60
         while not all(f"Function: {mark}" in a.stdout() for mark in marks) and time.monotonic() < deadline:
@@ -60,7 +60,7 @@ def run(pid, more="", marks=()):
 
 
 def has_calls(sample):
-    """Does SAMPLE show CALLS, one after the other, with their lines?"""
+    """Whether SAMPLE has the frames CALLS in a row, with the lines LINES."""
     found = [(name, line) for (_, name), (_, line) in zip(sample.frames, sample.places)]
     names = [name for name, _ in found]
     for i in range(len(names) - len(CALLS) + 1):
@@ -92,7 +92,7 @@ def off_means_off():
     for more in ('tracers: "native,kernel,python"', "interpreters: {toy: {disabled: true}}"):
         with program() as pid:
             samples, counted = run(pid, more, marks=["bridge"])
-        # toy_run calls bridge(): no frame is between them, and none is said to be missing. Compiled code has no name.
+        # Without the walker no frame is between toy_run and bridge(), and none is reported missing; compiled code has no name.
         whole = share(samples, lambda s: re.search(r" toy_run run_inner \[jit\] bridge toy_run main ", " ".join(["", *s.user, ""])))
         print(f"off: {whole:.1%} as they are")
         assert whole >= COMPLETE
@@ -115,7 +115,7 @@ def two_runtimes_in_one_process():
 
 
 def no_other_file_names_it():
-    """Of the agent, its kernel side, its build and its lists. (The word itself may be in a comment.)"""
+    """No file of the agent, its BPF programs, the build or its lists names the toy. (A comment may contain the word.)"""
     top = os.path.join(HERE, "..", "..", "..")
     names = ["toy_ops", "toy_walk", "TOY_ID", "runtime(toy", "integration/toy", "kiln_toy"]
     done = subprocess.run(["grep", "-rnFI", *(f"-e{n}" for n in names), "agent", "bpf", "cmake", "lib", "crds", "operator",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests/integration/lib/ports.py: what it hands out to processes that run side by side."""
+"""tests/integration/lib/ports.py: concurrent processes get distinct free ports."""
 
 import pathlib
 import socket

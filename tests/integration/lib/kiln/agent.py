@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs kiln-agent; says where it is and what it wrote."""
+"""Runs kiln-agent and reads its output and metrics."""
 import os
 import re
 import signal
@@ -14,7 +14,7 @@ ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", ".."
 
 
 def binary():
-    """KILN_AGENT, as ctest sets it; otherwise what was built last."""
+    """The path in KILN_AGENT (set by ctest), else the agent that was built last."""
     if os.environ.get("KILN_AGENT"):
         return os.environ["KILN_AGENT"]
     found = [os.path.join(ROOT, "build", preset, "bin", "kiln-agent") for preset in ("release", "dev")]
@@ -25,7 +25,7 @@ def binary():
 
 
 class Agent:
-    """One run. Standard output goes to a file, so that the agent never waits for its reader."""
+    """One run of the agent. Its output goes to files, so that the agent never waits for a reader."""
 
     def __init__(self, *arguments, env=None, prefix=(), config=None):
         self.dir = tempfile.TemporaryDirectory(prefix="kiln-test-")
@@ -56,7 +56,7 @@ class Agent:
             raise
 
     def stop(self, timeout=120):
-        """As a service manager would: SIGTERM, then the exit status."""
+        """Sends SIGTERM, as a service manager does; the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.wait(timeout)
@@ -94,7 +94,7 @@ class Agent:
             return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1))
 
     def map_bytes(self):
-        """What the kernel charges for the BPF maps that the agent holds open."""
+        """The memory that the kernel charges for the agent's open BPF maps, in bytes."""
         total, seen = 0, set()
         for name in os.listdir(f"/proc/{self.pid}/fdinfo"):
             try:
@@ -108,7 +108,7 @@ class Agent:
         return total
 
     def wait_ready(self, seconds=120, url="http://127.0.0.1:13133/readyz"):
-        """Needs the health_check extension in the configuration."""
+        """Waits until URL answers 200. The configuration must have the extension health_check."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if self.process.poll() is not None:

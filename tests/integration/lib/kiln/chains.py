@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The call chains that a workload is written to have, and whether a stack is one of them.
+"""The expected call chains of a workload, and whether a stack matches one of them.
 
 A workload prints {"pid", "name", "chains": [{"frames": [...], ...}]}; frames go from the leaf to the
 root, user space only. An element is
 
-  "name"              this function, by this very name
-  "libc:A=B|C"        this function of the C library, by any of its symbols' names (A and B are names of one
-                      function, C is another one); where no symbol covers it (the library is stripped),
-                      SONAME+0xOFFSET
+  "name"              a function of exactly this name
+  "libc:A=B|C"        one of these functions of the C library, by any name of its symbol (A and B are names of the
+                      same function, C is another function), or SONAME+0xOFFSET when no symbol covers it (the
+                      library is stripped)
   "lib:SO,SO2"        any function of these libraries, named or SONAME+0xOFFSET
   "/regex/"           any name that the expression matches as a whole
   "cxx:NAME"          a demangled C++ name, blanks ignored
   "rust:NAME"         a demangled Rust name, hashes and generic arguments of the last part ignored
   "plt"               a slot of the program's own PLT
   "vdso"              a function of the vDSO
-  "*" alone           any frames at all
-  {"n": N, "of": []}  these elements N times over
+  "*" alone           any number of any frames
+  {"n": N, "of": []}  the elements of the list, N times
 
-with "?", "*" or "+" in front: at most one, any number, at least one. Other keys of a chain: "tid", "exe"
-(only samples of that thread or program), "min_share" / "max_share" (of the workload's samples) and
-"min_kernel_share" (of the chain's samples: so many were taken in the kernel).
+A prefix "?", "*" or "+" means at most one, any number, or at least one. Other keys of a chain: "tid", "exe" (the chain
+is for samples of that thread or program only), "min_share" / "max_share" (bounds of its share of the workload's samples)
+and "min_kernel_share" (lower bound of the share of the chain's samples that were taken in the kernel).
 """
 import re
 
@@ -37,7 +37,7 @@ OFFSET = r"\+0x[0-9a-f]+"
 
 
 def normal_rust(name):
-    """Hashes and generic arguments go: v0 writes them, the legacy mangling does not."""
+    """NAME without hashes and generic arguments: v0 mangling has them, legacy mangling does not."""
     name = re.sub(r"::h[0-9a-f]{16}$", "", name)
     name = re.sub(r"\[[0-9a-f]+\]", "", name)
     name = re.sub(r"\{closure#\d+\}", "{{closure}}", name)
@@ -55,17 +55,16 @@ def normal_rust(name):
 
 
 def without_clone(name):
-    """The source's name of a part or copy that the compiler made of a function; agents show either."""
+    """NAME without the suffixes of compiler-made parts and clones (.part, .cold, ...); stacks may show either name."""
     return re.sub(r"(\.(part|isra|constprop|cold|localalias|lto_priv)(\.\d+)?)+$", "", name)
 
 
 class Names:
-    """What the elements' prefixes mean for one program."""
+    """Turns the elements of chains into predicates on frame names, for one program."""
 
     def __init__(self, program, executable=None, symbols=None, debug_dir="/usr/lib/debug"):
-        """PROGRAM: as the agent names it; SYMBOLS: an unstripped twin to resolve PROGRAM+0xOFFSET;
-        DEBUG_DIR: where the agent finds separate debug files by build id, None: nowhere, "either":
-        it may look or not (the process has another root)."""
+        """PROGRAM: its name in stacks. SYMBOLS: an unstripped copy, to resolve PROGRAM+0xOFFSET. DEBUG_DIR: where the agent
+        finds debug files by build id; None: it has none; "either": both are right (the process has another root)."""
         self.program = program
         self.debug_dir = debug_dir
         self.own = elfsym.load(executable) if executable else None
@@ -95,7 +94,7 @@ class Names:
         if self.static and self.own:
             wanted |= self.own.names()
         wanted |= set(map(without_clone, wanted))
-        # The agent names the file, which may have a longer version: libstdc++.so.6.0.30.
+        # The agent shows the file's name, which may have a longer version than the soname: libstdc++.so.6.0.30.
         pattern = re.compile("(?:" + "|".join(map(re.escape, sos)) + r")(?:\.[0-9]+)*" + OFFSET)
         cxx = re.compile(r"(std::|__cxxabiv1::|__gnu_cxx::|\(anonymous namespace\)|(read_|get_cie|base_from|size_of_enc|execute_|uw_|unwind).*|operator (new|delete)).*")
         demangles = "libstdc++.so.6" in sos
@@ -120,7 +119,7 @@ class Names:
             return lambda frame: frame.replace(" ", "") == wanted
         if text.startswith("rust:"):
             wanted = normal_rust(text[5:])
-            # An impl's own parameter reads T in the legacy mangling and as the type in v0.
+            # The type parameter of an impl is shown as T in legacy mangling, but as the actual type in v0.
             pattern = re.compile(re.escape(wanted).replace(r"<T>", r"<(?:T|u32)>"))
             return lambda frame: bool(pattern.fullmatch(normal_rust(frame)))
         if text == "plt":
@@ -168,7 +167,7 @@ class Chain:
             self.elements.append((names.predicate(frame[1:] if (low, high) != (1, 1) else frame), low, high))
 
     def _skip(self, states):
-        """States reachable without a frame: an element that may be absent can be passed."""
+        """STATES and those that are reachable without a frame: optional elements can be skipped."""
         out = set(states)
         for state in sorted(states):
             while state < len(self.elements) and self.elements[state][1] == 0:
@@ -177,7 +176,7 @@ class Chain:
         return out
 
     def match(self, frames):
-        """(whole, how many frames fit, what was expected next)"""
+        """(does the whole chain match, how many frames match, what was expected next)"""
         states = self._skip({0})
         for i, frame in enumerate(frames):
             after = set()
@@ -197,7 +196,7 @@ class Chain:
 
 
 class Verdict:
-    """What became of a workload's samples."""
+    """How many of a workload's samples match one of its chains, and which do not."""
 
     def __init__(self):
         self.samples = 0
@@ -216,7 +215,7 @@ class Verdict:
 
 
 def check(samples, chains):
-    """SAMPLES: objects with value, tid, exe, user (names, leaf first), kernel (names)."""
+    """The Verdict on SAMPLES: objects with value, tid, exe, user (names, leaf first), kernel (names)."""
     verdict = Verdict()
     memo = {}
     for sample in samples:
@@ -252,7 +251,7 @@ def _find(sample, chains):
 
 
 def shares(verdict, chains):
-    """What is wrong with how often each chain was seen; empty when nothing is."""
+    """Messages about chains whose share of the samples is out of its bounds; empty when all are within."""
     out = []
     for i, chain in enumerate(chains):
         share = verdict.by_chain.get(i, 0) / max(verdict.samples, 1)

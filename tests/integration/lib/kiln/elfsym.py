@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Symbols of ELF files, by the standard library only: which names stand for the same function."""
+"""Reads function symbols of ELF files with the standard library only; knows which names are aliases."""
 import os
 import struct
 from functools import lru_cache
@@ -51,7 +51,7 @@ class Elf:
                 self.functions.append((value, length, data[strings + name:end].decode()))
 
     def aliases(self, name):
-        """Every name of the function NAME; empty when it has no symbol that covers an address."""
+        """All names of symbols at the address of the symbol NAME; empty when there is no such symbol."""
         out = set()
         for address, _ in self.by_name.get(name, ()):
             out |= self.by_address[address]

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A FUSE filesystem that stops answering when it is told to: one directory with the files of another.
+"""A FUSE filesystem that stops answering on command. It has one directory, with the files of SOURCE.
 
-  silent_fuse.py SOURCE MOUNTPOINT     lines on stdin: "hang", "hang-middle" (only reads of bytes beyond the first MiB
-                                       of a file, but for its end), "answer"; each is repeated on stdout once it
-                                       is so
+  silent_fuse.py SOURCE MOUNTPOINT     commands, one a line on stdin: "hang" (answer nothing), "hang-middle" (do not
+                                       answer reads beyond the first MiB of a file and before its end), "answer"; each
+                                       is repeated on stdout when it is in effect
 
-Speaks the kernel's protocol itself (include/uapi/linux/fuse.h, version 7.31), read-only, one request at a time. The
-mount goes with the process."""
+Implements the kernel's protocol itself (include/uapi/linux/fuse.h, version 7.31), read-only, one request at a time. The
+mount is removed when the process ends."""
 import ctypes
 import errno
 import os
@@ -22,7 +22,7 @@ INTERRUPT, BATCH_FORGET = 36, 42
 MS_NOSUID, MS_NODEV, MNT_DETACH = 2, 4, 2
 HEADER = struct.Struct("=IIQQIIII")  # len opcode unique nodeid uid gid pid padding
 BUFFER = (1 << 17) + 4096
-HEAD, TAIL = 1 << 20, 1 << 18  # bytes: what lies between is the middle; both more than the kernel reads ahead
+HEAD, TAIL = 1 << 20, 1 << 18  # bytes; the middle of a file is between them. Both are larger than the read-ahead
 ROOT = 1
 
 
@@ -48,7 +48,7 @@ class Files:
 
 
 def answer(files, opcode, node, body):
-    """The bytes behind the header, or a negative errno. None: no answer is expected."""
+    """The bytes after the reply header, or a negative errno. None: the request expects no reply."""
     if opcode in (FORGET, BATCH_FORGET, INTERRUPT):
         return None
     if opcode == INIT:
@@ -58,7 +58,7 @@ def answer(files, opcode, node, body):
         name = body.rstrip(b"\0").decode()
         if node != ROOT or name not in files.names:
             return -errno.ENOENT
-        # struct fuse_entry_out. Nothing may be remembered: each look at a file is a question.
+        # struct fuse_entry_out. The validity times are 0, so that the kernel asks again for each access.
         return struct.pack("=QQQQII", files.node(name), 0, 0, 0, 0, 0) + files.attr(files.node(name))
     if opcode == GETATTR:
         return struct.pack("=QII", 0, 0, 0) + files.attr(node)
@@ -85,7 +85,7 @@ def reply(fd, files, request):
     try:
         os.write(fd, struct.pack("=IiQ", 16 + len(data), error, unique) + data)
     except FileNotFoundError:
-        pass  # nobody waits for it any more
+        pass  # the request was interrupted: the kernel does not wait for the reply any more
 
 
 def is_in_the_middle(files, request):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the text exporter's dump: the seed's layout, and "  Values: [N]" in a sample."""
+"""Reads the dump of the text exporter: the layout of OpenTelemetry's distribution, plus "  Values: [N]" in a sample."""
 import re
 from dataclasses import dataclass, field
 
@@ -15,9 +15,9 @@ class Sample:
     resource: dict
     attributes: dict = field(default_factory=dict)
     frames: list = field(default_factory=list)  # (type, name), leaf first
-    places: list = field(default_factory=list)  # (file, line) of each; ("", 0) when not known
+    places: list = field(default_factory=list)  # (file, line) of each frame; ("", 0) when unknown
     value: int = 1
-    type: str = ""  # of its profile: "samples", or what else the value counts
+    type: str = ""  # the sample type of its profile: "samples", or what else the value counts
 
     @property
     def pid(self):
@@ -61,7 +61,7 @@ def attribute(text, kind):
 
 
 def parse(lines):
-    """All samples of a dump; lines outside of it (log lines) are passed over. BadDump on a broken one."""
+    """All samples of a dump; log lines between its parts are ignored. Raises BadDump when the dump is broken."""
     samples, resource, sample, inside, in_frames, kind = [], {}, None, None, False, ""
     for number, line in enumerate(lines, 1):
         line = line.rstrip("\n")
@@ -118,7 +118,7 @@ def parse(lines):
 
 
 def before_attaching(runtime):
-    """How the stacks of a runtime's first samples may end: until its process, its tables and its structures are read,
-    and its walker is loaded."""
+    """The frames that end the stacks of a runtime's first samples: before the process, its unwind tables and the runtime's
+    structures are read, and before its walker is loaded."""
     return {"[incomplete: no unwind table]", "[incomplete: process not known]", f"[{runtime}: not read yet]",
             f"[{runtime}: walker not loaded]"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a workload, reads what it says of itself, and ends it."""
+"""Starts a workload, reads the chains that it reports, and ends it."""
 import ctypes
 import json
 import os
@@ -27,7 +27,7 @@ def path(name):
 
 
 def missing(name):
-    """The compiler that the workload lacks, or None."""
+    """The compiler for lack of which the workload was not built, or None."""
     with open(os.path.join(directory(), "missing"), encoding="utf-8") as f:
         return dict(line.split() for line in f).get(name)
 
@@ -67,8 +67,8 @@ class Workload:
         self.chains = [chains.Chain(c, names) for c in self.said["chains"]]
 
     def _root(self, where):
-        """A root directory with the program and its own copies of its libraries. The host has other
-        files under the same paths as far as the test may make them: /kiln-trap."""
+        """Makes a root directory with the program and copies of its libraries: (program, command, preexec function). For
+        /kiln-trap the host has another file of the same path, which the agent must not read instead."""
         root = os.path.join(self.dir.name, "root")
         libc = ctypes.CDLL(None, use_errno=True)
         files = [(path("chroot"), "/bin/wl-chroot"), (os.path.join(directory(), "right/libtrap.so"), "/kiln-trap/libtrap.so"),
@@ -98,7 +98,7 @@ class Workload:
         return "wl-chroot", ["/bin/wl-chroot"], enter
 
     def rest(self, timeout=60):
-        """What it printed at its end, as JSON."""
+        """Waits for the end of the workload; the JSON objects that it has printed since its first line."""
         out, _ = self.process.communicate(timeout=timeout)
         return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 

@@ -123,7 +123,7 @@ def events(cluster, note):
 def test_events_are_taken(cluster, drive, about):
     note = "what happened to " + about[0]
     assert drive("event", *about, "-", note) == {}
-    drive("get", "namespaces", "-", "default")  # turns the loop
+    drive("get", "namespaces", "-", "default")  # lets the event loop run
     end = time.monotonic() + WAIT
     while not events(cluster, note) and time.monotonic() < end:
         drive("get", "namespaces", "-", "default")

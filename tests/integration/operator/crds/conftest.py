@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One API server with the CRDs and admission policies of crds/, and a client that shows all of an answer."""
+"""One API server with the CRDs and admission policies of crds/, and a client that also returns warnings."""
 
 import http.client
 import json
@@ -20,7 +20,7 @@ GROUP = "profiling.kiln.dev"
 API = GROUP + "/v1alpha1"
 PLURAL = {"ClusterProfilingConfig": "clusterprofilingconfigs", "ProfilingConfig": "profilingconfigs",
           "ProfilingNode": "profilingnodes"}
-# Seconds after which something that must come is taken for missing. Admission looks for new kinds every 30.
+# Seconds; the longest wait for an expected event. Admission looks for new kinds every 30 s.
 WAIT = 120
 
 
@@ -30,7 +30,7 @@ class Answer:
     def __init__(self, response):
         self.status = response.status
         self.body = json.loads(response.read() or "{}")
-        # 299 - "text with \" escaped"
+        # A Warning header reads: 299 - "text", in which quotes and backslashes are escaped.
         self.warnings = [value.split(" ", 2)[2][1:-1].replace('\\"', '"').replace("\\\\", "\\")
                          for key, value in response.getheaders() if key.lower() == "warning"]
 
@@ -40,7 +40,7 @@ class Answer:
 
 
 class Client:
-    """The admin, who can act as anybody, over one connection."""
+    """The admin over one connection; can impersonate any user."""
 
     def __init__(self, cluster):
         self.cluster = cluster
@@ -62,7 +62,7 @@ class Client:
                 f"/{PLURAL[thing['kind']]}" + (f"/{meta['name']}" if name else "") + ("/status" if status else ""))
 
     def create(self, thing, user=None, **query):
-        """Unknown fields are errors, as they are for kubectl."""
+        """Creates THING; unknown fields are errors, as with kubectl."""
         return self.request("POST", self.path(thing, name=False), thing, user, fieldValidation="Strict", **query)
 
     def update(self, thing, user=None, status=False, **query):
@@ -104,7 +104,7 @@ def bare():
 
 @pytest.fixture(scope="session")
 def cluster(bare):
-    """With crds/, as a user applies it; nothing may be said about it."""
+    """The API server with crds/ applied as a user does; the server must give no warning."""
     done = bare.kubectl("apply", "--server-side", "-k", str(ROOT / "crds"), check=False)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     bare.kubectl("wait", "--for=condition=Established", f"--timeout={WAIT}s", "crd",

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Custom resources, and what the API server says to each: the whole text, for it is what users read.
+"""Custom resources and the API server's complete answer to each, since users read that text.
 
-A row is (title, kind, spec, errors). Without errors the object is created, and must come back as it was sent:
-no field pruned, no default added. An error stands as the API server prints it behind `is invalid: `,
-several in any order, for its own changes; of an unknown field it is the whole message. A fifth element replaces the
-object's usual name. What only the operator can tell, because it depends on other objects, is in table_operator.py.
+A row is (title, kind, spec, errors). Without errors the object is created, and must be returned as it was sent: no field
+pruned, no default added. Errors are the API server's texts after `is invalid: `, in any order, since the server's order
+varies; for an unknown field it is the whole message. A fifth element replaces the object's usual name. Errors that only
+the operator can find, because they depend on other objects, are in table_operator.py.
 """
 
 CLUSTER, TENANT, NODE = "ClusterProfilingConfig", "ProfilingConfig", "ProfilingNode"
@@ -84,7 +84,7 @@ FULL_CLUSTER = {
                {"probe": "uretprobe:/srv/a:b/c:main.(*T).Get"}, {"probe": "tracepoint:sched:sched_process_exec"}],
 }
 
-# The rules that look at several fields wait until each field has its type and bounds.
+# The server evaluates rules over several fields only when each field has a valid type and is within its bounds.
 UNCHECKED = ("<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; "
              "correct the existing errors to complete validation")
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configs that the API server takes and the operator does not: what depends on other objects.
+"""Configs that the API server accepts, and the operator's verdict on them, which depends on other objects.
 
-A row is (title, objects, of, condition). OBJECTS are created in this order, a second apart when their age
-decides; OF is "namespace/name" of the ProfilingConfig (or "cluster") whose status is looked at; CONDITION is
-(type, status, reason, message) of the condition that it then has. test_table.py proves that the API server
-takes each object, without an operator; test_parser.py, which of them one object alone tells. The conditions are
-the operator's (policy_verdict() of operator/policy) and are compared where the whole operator runs; a message of None
-is not looked at.
+A row is (title, objects, of, condition). OBJECTS are created in this order, a second apart when their age matters; OF is
+"namespace/name" of the ProfilingConfig (or "cluster") whose status is checked; CONDITION is the expected (type, status,
+reason, message); a message of None is not compared. test_table.py (crds) checks that the API server accepts each object
+without an operator, test_parser.py which rows the parser rejects from one object alone. The conditions come from
+policy_verdict() of operator/policy and are compared in program/test_table.py, with the whole operator.
 """
 
 from conftest import thing
@@ -67,6 +66,6 @@ ROWS = [
                  "g0); put it before them")),
 ]
 
-# What the operator sees in one object alone.
+# The rows whose error the operator finds in one object alone.
 ONE_OBJECT = {"a label key that is none: keys of maps are not checked by the API server",
               "the same for the agent's pods"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""crds/admission.yaml: what each policy refuses or warns of, to whom, and what it lets through."""
+"""crds/admission.yaml: the requests that each policy rejects, warns about or admits, by user."""
 
 import pytest
 
@@ -19,8 +19,8 @@ def config(spec, namespace="team", name="config"):
 
 @pytest.fixture(scope="module")
 def world(cluster, client):
-    """Namespaces; "writer" may write configs everywhere, "owner" also reads Secrets in "team". Policies take a
-    moment after they are made."""
+    """Namespaces, and users: "writer" may write configs everywhere, "owner" may also read Secrets in "team". Waits until the
+    policies are in effect."""
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "test-writer"},
             "rules": [{"apiGroups": ["profiling.kiln.dev"], "verbs": ["*"],
                        "resources": ["profilingconfigs", "profilingnodes", "profilingnodes/status"]}]}
@@ -69,10 +69,10 @@ def test_a_secret_is_named_by_who_may_read_it(world, client):
         made = config({"destinations": [otlp(tls=tls)]})
         assert client.create(made, user="writer", dryRun="All").status == 403
         assert client.create(made, user="owner", dryRun="All").status == 201
-    # in another namespace the owner reads nothing
+    # in another namespace "owner" may not read Secrets
     elsewhere = config({"destinations": [WITH_SECRET]}, "default")
     assert client.create(elsewhere, user="owner", dryRun="All").status == 403
-    # nothing secret: nothing to ask
+    # without a reference to a Secret the policy does not apply
     assert client.create(config({"destinations": [otlp(name="own")]}), user="writer", dryRun="All").status == 201
     assert client.create(config({}), user="writer", dryRun="All").status == 201
 
@@ -173,4 +173,4 @@ def test_nodes_are_the_operators(world, client):
         assert (quiet.status, quiet.warnings) == (200, [])
     finally:
         gone = client.delete(node)
-    assert (gone.status, gone.warnings) == (200, [])  # garbage collection and people may
+    assert (gone.status, gone.warnings) == (200, [])  # garbage collection and users may delete nodes

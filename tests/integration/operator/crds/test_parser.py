@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator reads what the API server takes, and refuses what it refuses: the schema is written twice, in
-crds/ and in operator/policy."""
+"""The operator's parser accepts and rejects the same objects as the API server: the schema is written twice, in crds/ and
+in operator/policy."""
 
 import json
 import os
@@ -18,7 +18,7 @@ NAMES = {table.CLUSTER: "cluster", table.TENANT: "config"}
 
 
 def read(objects):
-    """What the operator's parser says to each; nothing is consent."""
+    """The error of the operator's parser for each object; empty when it accepts the object."""
     lines = "".join(json.dumps(o) + "\n" for o in objects)
     done = subprocess.run([PARSE], input=lines, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -48,12 +48,12 @@ def test_what_the_server_refuses_is_refused(rows):
 
 
 def test_the_same_field_is_named(rows):
-    """The operator's text begins with the place, or with one inside of the server's."""
+    """The operator's error begins with the same field path as the API server's, or with a path below it."""
     def place(error):
         if "unknown field" in error:
             return error.split('unknown field "')[1][:-1]
-        where = error.removeprefix("<nil>: Invalid value: ").split(": ")[0]  # <nil>: the object's name
-        return re.sub(r"\[([a-z]+)\]", r".\1", where)  # a key of a map
+        where = error.removeprefix("<nil>: Invalid value: ").split(": ")[0]  # a "<nil>" error is about the object's name
+        return re.sub(r"\[([a-z]+)\]", r".\1", where)  # [key] of a map becomes .key
 
     for title, _, errors, said in rows:
         if errors and title not in SERVER_ONLY:
@@ -62,11 +62,11 @@ def test_the_same_field_is_named(rows):
 
 
 def test_of_other_objects_the_parser_knows_nothing():
-    """Of table_operator.py the parser knows what is in one object."""
+    """Of the rows of table_operator.py the parser rejects exactly those that are wrong in one object alone."""
     for title, objects, of, (_, status, reason, _) in table_operator.ROWS:
         said = read(objects)
         assert any(said) == (title in table_operator.ONE_OBJECT), (title, said)
 
 
-# Left to the API server.
+# Rows that only the API server rejects.
 SERVER_ONLY = {"request above the limit", "memory in which no agent starts", "memory in bytes in which no agent starts"}

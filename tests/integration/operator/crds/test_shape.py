@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every field of every kind, and what kubectl shows of them."""
+"""Rules that every field of every kind must meet, and the output of kubectl for the kinds."""
 
 import re
 
@@ -28,13 +28,13 @@ def walk(schema, path=""):
         yield from walk(schema["additionalProperties"], path + "{}")
 
 
-# Fields outside of lists that must be there.
+# Required fields, outside of lists and maps.
 REQUIRED = {".spec.nodeName"}
 
 
 def problems(path, field):
-    """What is missing in one field's schema."""
-    if path == ".metadata":  # the server takes nothing but names there and describes it itself
+    """The messages about rules that the schema FIELD at PATH breaks."""
+    if path == ".metadata":  # the server allows only names here and has its own description
         return
     text = field.get("description", "")
     if len(text) < 9 or not text.endswith(".") or len(text) > 400:
@@ -78,7 +78,7 @@ def without_description(schema):
 
 
 def test_what_both_configs_have_is_the_same(cluster):
-    """YAML anchors end at the file: the twins are compared here."""
+    """A YAML anchor does not reach into another file, so the two kinds repeat these schemas: they must be equal."""
     one, two, node = (schema["properties"] for _, schema in schemas(cluster))
     ours, theirs = one["spec"]["properties"], two["spec"]["properties"]
     assert ours["defaults"]["properties"] == theirs["profile"]["properties"]
@@ -108,7 +108,7 @@ def test_applied_twice_changes_nothing(cluster):
 
 
 def test_explain_describes_every_field(cluster):
-    """Each struct, as kubectl explain prints it: the description, then each field with its own."""
+    """`kubectl explain` shows for every struct its description, and each field with its description."""
     structs = [(crd["spec"]["names"]["plural"], path, field) for crd, schema in schemas(cluster)
                for path, field in walk(schema) if "properties" in field]
     assert len(structs) > 50
@@ -119,7 +119,7 @@ def test_explain_describes_every_field(cluster):
         assert " ".join(field["description"].split()) in plain, path
         for name, below in field["properties"].items():
             assert re.search(rf"^  {name}\t<", text, re.M), (path, name)
-            if path or name not in ("apiVersion", "kind", "metadata"):  # the server has its own texts for those
+            if path or name not in ("apiVersion", "kind", "metadata"):  # for these the server shows its own texts
                 assert " ".join(below["description"].split()) in plain, (path, name)
 
 
@@ -169,7 +169,7 @@ def objects(cluster, client):
 
 
 def aged(rows):
-    """The age is a time; everything else is compared."""
+    """Checks and removes the column AGE, so that the rest can be compared."""
     for line in rows:
         assert re.fullmatch(r"\d+s|\dm\d*s?", line.pop("AGE"))
     return rows
@@ -192,7 +192,7 @@ def test_columns(objects, cluster):
 
 
 def test_names(objects, cluster):
-    """The category holds all kinds; long names, singular names and short names are the same."""
+    """The category has all kinds; plural, singular and short names give the same objects."""
     names = cluster.kubectl("get", "kiln", "-A", "-o", "name").split()
     assert names == [f"clusterprofilingconfig.{GROUP}/cluster",
                      f"profilingconfig.{GROUP}/api", f"profilingconfig.{GROUP}/bare",

@@ -59,7 +59,7 @@ def test_what_the_operator_refuses_is_none_of_the_servers_business(client, objec
 
 
 def test_refused_changes(client):
-    """What compares with the object before."""
+    """Updates that the server rejects by comparison with the old object."""
     node = thing("ProfilingNode", "moving", {"nodeName": "moving"})
     assert client.create(node).status == 201
     try:
@@ -74,7 +74,7 @@ def test_refused_changes(client):
 
 
 def test_status_is_written_apart(client):
-    """spec by its owner, status by the operator: neither request touches the other's."""
+    """A write of the spec does not change the status, and a write of the status does not change the spec."""
     config = thing("ProfilingConfig", "apart", {"profile": {"sampling": {"hz": 5}}})
     made = client.create({**config, "status": {"matchedPods": 3}})
     try:
@@ -93,7 +93,7 @@ def test_status_is_written_apart(client):
 
 
 def test_status_of_every_kind(client):
-    """A status with every field is kept as it was sent."""
+    """A status in which every field is set is stored as it was sent."""
     condition = {"type": "Ready", "status": "Unknown", "observedGeneration": 3, "reason": "Starting",
                  "lastTransitionTime": "2026-01-02T03:04:05Z", "message": "no agent has reported yet"}
     nodes = {"desired": 3, "programmed": 2, "degraded": 1}
@@ -121,7 +121,7 @@ def test_status_of_every_kind(client):
 
 
 def test_lists_merge_by_name(cluster, client):
-    """Two field managers, a destination each: that is what list-maps are for."""
+    """Two field managers own one destination each: server-side apply merges the list by name (listType: map)."""
     made = thing("ClusterProfilingConfig", "cluster", {})
     try:
         for manager in ("a", "b"):

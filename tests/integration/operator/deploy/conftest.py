@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server, the Collector, and what kustomize makes of the overlays."""
+"""Fixtures: an API server, the Collector, and the manifests that kustomize builds from the overlays."""
 
 import base64
 import functools
@@ -22,17 +22,17 @@ from kiln import agent as kiln  # noqa: E402
 collect_ignore = [] if os.environ.get("KILN_MATRIX") == "1" else ["test_checkov.py"]
 OVERLAYS = ROOT / "kustomize/overlays"
 COMPONENT = ROOT / "kustomize/components/pyroscope"
-# kubectl sends a PodDisruptionBudget's selector each time ("patchStrategy: replace"); the server changes nothing.
+# kubectl always sends a PodDisruptionBudget's selector ("patchStrategy: replace") and reports a change that is none.
 ALWAYS_SENT = re.compile(r"poddisruptionbudget\.policy/")
 DUMP = os.environ.get("RENDER_DUMP", str(ROOT / "build/dev/tests/render_dump"))
 
 
 class Cluster(envtest.EnvTest):
-    """With a reader of YAML: kubectl's, which is Go's, as Compose's is."""
+    """An EnvTest that also parses YAML with kubectl, whose parser is Go's, as Docker Compose's is."""
 
     @functools.cache
     def parse(self, text):
-        """The mapping that TEXT is."""
+        """The YAML mapping TEXT as a dictionary."""
         wrapped = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: parsed}\nparsed:\n" + "".join(
             f"  {line}\n" for line in text.splitlines())
         done = self.kubectl("create", "--dry-run=client", "--validate=false", "-o", "json", "-f", "-", input=wrapped)
@@ -40,12 +40,12 @@ class Cluster(envtest.EnvTest):
 
     @functools.cache
     def manifest(self, folder):
-        """What kustomize makes of FOLDER, as text."""
+        """The manifest that kustomize builds from FOLDER, as text."""
         return self.kubectl("kustomize", folder)
 
     @functools.cache
     def build(self, folder):
-        """And as a list of objects, which nobody changes."""
+        """The same manifest as a list of objects. It is cached: callers must not change it."""
         text = self.manifest(folder)
         done = self.kubectl("create", "--dry-run=client", "--validate=false", "-o", "json", "-f", "-",
                             input="apiVersion: v1\nkind: List\nitems:\n" + "".join(
@@ -55,7 +55,7 @@ class Cluster(envtest.EnvTest):
 
 
 def objects(text):
-    """The objects in a stream of JSON; Lists are opened."""
+    """The objects in a stream of JSON values; a List is replaced by its items."""
     decoder, at, found = json.JSONDecoder(), 0, []
     text = text.strip()
     while at < len(text):
@@ -70,13 +70,13 @@ def kind(items, wanted, name=None):
 
 
 def first_config(cluster, items):
-    """The ClusterProfilingConfig that an overlay brings."""
+    """The ClusterProfilingConfig in the manifests ITEMS of an overlay."""
     config, = kind(items, "ConfigMap", "kiln-first-config")
     return cluster.parse(config["data"]["cluster.yaml"])
 
 
 def render(cluster, items, directory, agent=()):
-    """What the operator makes of it, with these fields of spec.agent. The API server has to know the kind."""
+    """The objects that the operator renders from first_config(), with spec.agent updated from AGENT. The CRDs must exist."""
     config, = kind(items, "ConfigMap", "kiln-first-config")
     taken = json.loads(cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-",
                                        input=config["data"]["cluster.yaml"]))
@@ -89,13 +89,13 @@ def render(cluster, items, directory, agent=()):
 
 
 def secret_files(cluster, text):
-    """{key: bytes} of all Secrets in TEXT."""
+    """{key: decoded value} of all Secrets in the manifest TEXT."""
     return {key: base64.b64decode(value) for part in text.split("\n---\n")
             for key, value in cluster.parse(part)["data"].items()}
 
 
 def check_agent(config):
-    """The real agent says that CONFIG is right. 3 is about this machine."""
+    """The real agent accepts CONFIG with --check. Exit code 3 means that only this machine lacks something."""
     done = subprocess.run([kiln.binary(), "--check", "--config", config], capture_output=True, text=True, check=False,
                           env={**os.environ, "NODE_NAME": "node"})
     assert done.returncode in (0, 3) and "no effect" not in done.stderr, done.stderr
@@ -128,7 +128,7 @@ def cluster():
 
 @pytest.fixture(scope="session")
 def installed(cluster):
-    """What the first apply of overlay pyroscope said."""
+    """Applies overlay pyroscope twice; the output of the first apply."""
     return apply_twice(cluster, OVERLAYS / "pyroscope")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""checkov finds nothing in what is applied and built but what EXCEPTIONS has, each with its reason."""
+"""checkov finds nothing in the manifests and Dockerfiles but the findings in EXCEPTIONS, each with its reason."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from conftest import OVERLAYS, ROOT, kind, render
 
 OURS = r"(Deployment|DaemonSet)\.kiln-system\."
-# Check -> resources (a pattern) -> why it is so.
+# {check: {pattern of resources: reason}}
 EXCEPTIONS = {
     "CKV_DOCKER_2": {r"/(agent|operator)\.Dockerfile": "Kubernetes and systemd ask /healthz; the images have no program that could"},
     "CKV_DOCKER_3": {r"/agent\.Dockerfile": "root with six capabilities: BPF and other processes' memory"},
@@ -31,7 +31,7 @@ EXCEPTIONS = {
 
 @pytest.fixture(scope="module")
 def findings(cluster, installed, tmp_path_factory):
-    """[(check, resource)] of the overlays for use, of what the operator makes from them, and of the Dockerfiles."""
+    """[(check, resource)] of overlays production and pyroscope, the objects rendered from them, and the Dockerfiles."""
     done = subprocess.run([ROOT / "hack/lib/pypi.sh", "checkov"], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip("no checkov: " + done.stderr.strip()[-300:])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/compose.yaml, of which no Docker is here to say anything: it has the cluster's parts in the cluster's
-versions, what it mounts is in the tree, and what it mounts as configuration is taken by the programs themselves."""
+"""deploy/compose.yaml, checked without Docker: its images are those of the cluster, the files that it mounts are in the tree,
+and the programs accept the configurations that it mounts."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ from parts import free_port, wait_until
 
 DEPLOY = ROOT / "deploy"
 SERVICES = {"agent", "collector", "pyroscope", "grafana"}
-# Of the Compose specification; any other key there is an error to Docker.
+# Service keys of the Compose specification; Docker rejects unknown ones.
 KNOWN = {"image", "build", "pid", "cgroup", "uts", "cap_drop", "cap_add", "security_opt", "read_only", "volumes",
          "depends_on", "mem_limit", "restart", "command", "environment", "ports"}
 
@@ -24,7 +24,7 @@ def compose(cluster):
 
 @pytest.fixture(scope="module")
 def pods(cluster):
-    """{name: the first container} of the overlay."""
+    """{workload: its first container} of overlay pyroscope."""
     items = cluster.build(OVERLAYS / "pyroscope")
     return {i["metadata"]["name"]: i["spec"]["template"]["spec"]["containers"][0]
             for what in ("Deployment", "StatefulSet") for i in kind(items, what)}
@@ -62,7 +62,7 @@ def test_the_agent_is_given_its_configuration(compose):
 
 
 def test_the_agent_has_what_it_needs(compose, cluster):
-    """The capabilities of the unit, which the operator gives too."""
+    """The agent has the same capabilities as in kiln-agent.service and in the operator's DaemonSet."""
     agent = compose["services"]["agent"]
     unit = re.search(r"^CapabilityBoundingSet=(.*)$", (DEPLOY / "kiln-agent.service").read_text(), re.M).group(1)
     source = re.sub(r'"\s+"', "", (ROOT / "operator/render/daemon_set.c").read_text())
@@ -97,7 +97,7 @@ def test_the_agent_takes_its_configuration(cluster):
 
 
 def start_collector(binary, files, tmp_path):
-    """Its log once it is ready or has ended, at addresses of its own."""
+    """Runs a Collector with FILES, on other ports, until it is ready or has ended; its log."""
     (tmp_path / "here.yaml").write_text(f"""
 receivers: {{otlp: {{protocols: {{grpc: {{endpoint: "127.0.0.1:{free_port()}"}}}}}}}}
 extensions: {{health_check: {{endpoint: "127.0.0.1:{free_port()}"}}}}
@@ -118,7 +118,7 @@ service: {{telemetry: {{metrics: {{level: none, readers: []}}}}}}
 
 
 def test_the_collector_takes_its_configuration(collector, compose, tmp_path):
-    """Both files, in the command's order; with them no certificate is asked for."""
+    """The Collector starts with both files, in the command's order; the second one removes the need of a certificate."""
     service = compose["services"]["collector"]
     mounted = {v.split(":")[1]: (DEPLOY / v.split(":")[0]).resolve() for v in service["volumes"]}
     files = [mounted[a.removeprefix("--config=")] for a in service["command"] if "--config=" in a]

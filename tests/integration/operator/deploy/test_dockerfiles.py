@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/*.Dockerfile, of which no Docker is here to say anything: what they install is what the programs need, in step
-with what they are built from and with hack/images, which makes the same images without Docker."""
+"""deploy/*.Dockerfile, checked without Docker: they install exactly the packages that the programs need, copy what the
+build reads, and agree with hack/images, which makes the same images without Docker."""
 
 import os
 import re
@@ -11,20 +11,20 @@ import pytest
 from conftest import ROOT
 
 PROGRAMS = {"agent": "KILN_AGENT", "operator": "KILN_OPERATOR"}
-# Debian's slim image has the first; the others are no library of ours:
-# authorities for TLS, and what libwebsockets loads by name.
+# OF_THE_BASE is in Debian's slim image. BESIDES are no libraries that the programs link: the CA certificates for TLS, and
+# the plugin that libwebsockets loads by name.
 OF_THE_BASE = {"libc6"}
 BESIDES = {"ca-certificates", "libwebsockets-evlib-uv"}
 
 
 def dockerfile(name):
-    """Its instructions, continued lines joined, without comments."""
+    """The instructions of a Dockerfile, with continued lines joined and without comments."""
     text = (ROOT / f"deploy/{name}.Dockerfile").read_text()
     return re.sub(r"\\\n\s*", "", "".join(line + "\n" for line in text.splitlines() if not line.startswith("#")))
 
 
 def installed(name):
-    """The packages of the image that runs."""
+    """The packages that the last stage of a Dockerfile installs."""
     last = dockerfile(name).split("FROM ")[-1]
     return set(re.search(r"apt-get install -y --no-install-recommends ([^&]*)&&", last).group(1).split())
 
@@ -37,12 +37,12 @@ def binary(name):
 
 
 def needed(path):
-    """Packages with the libraries that PATH itself names."""
+    """The Debian packages of the libraries that the program PATH names itself (DT_NEEDED)."""
     names = re.findall(r"\(NEEDED\).*\[(.*)\]", subprocess.run(["readelf", "-d", path], capture_output=True, text=True,
                                                               check=True).stdout)
     files = dict(re.findall(r"(\S+) => (\S+)", subprocess.run(["ldd", path], capture_output=True, text=True,
                                                               check=True).stdout))
-    # Debian's packages have their libraries in /usr/lib or in /lib, which is the same here.
+    # dpkg may know a library below /usr/lib or /lib, which are the same directory here: ask for both.
     real = {name: os.path.realpath(files[name]) for name in names}
     found = subprocess.run(["dpkg", "-S", *real.values(), *(f.removeprefix("/usr") for f in real.values())],
                            capture_output=True, text=True, check=False).stdout
@@ -56,13 +56,13 @@ def test_what_is_installed_is_what_is_needed(name):
         release = f.read()
     if "ID=debian" not in release or 'VERSION_ID="12"' not in release:
         pytest.skip("integration/operator/deploy: not Debian 12")
-    # With sanitizers or the compiler's other libraries it is not the program that ships.
+    # Leave out libraries that only a build with sanitizers or another compiler needs.
     ours = {p for p in needed(binary(name)) if not re.match(r"lib(asan|ubsan|tsan|gcc-s1|stdc\+\+)", p)}
     assert installed(name) - BESIDES == ours - OF_THE_BASE
 
 
 def test_it_has_no_arguments_of_its_own():
-    """So that one that is configured by its environment alone needs none either, as with hack/images."""
+    """The images set no CMD, as those of hack/images: a program that is configured by its environment gets no arguments."""
     for name in PROGRAMS:
         assert not re.search(r"^CMD", dockerfile(name), re.M)
 
@@ -78,7 +78,7 @@ def test_the_packages_are_debian_12s():
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_it_is_what_hack_images_makes(name):
-    """Same program, entry point, user and ports."""
+    """The Dockerfile and hack/images agree in program, entry point, user and ports."""
     made = re.search(rf"^image kiln-{name}(.*)$", (ROOT / "hack/images").read_text(), re.M).group(1)
     last = dockerfile(name).split("FROM ")[-1]
     assert f'ENTRYPOINT ["/usr/local/bin/kiln-{name}"]' in last
@@ -94,11 +94,11 @@ def test_what_it_runs_and_copies_is_in_the_tree(name):
     for source in re.findall(r"^COPY (?!--)(\S+) ", first, re.M):
         assert (ROOT / source).exists(), source
     assert os.access(ROOT / "hack/lib/install.sh", os.X_OK) and "hack/lib/install.sh build" in first
-    # What is copied before the rest is all that the script reads.
+    # The script runs before the whole tree is copied, so it may read only hack/lib.
     script = re.sub(r"^\s*#.*$", "", (ROOT / "hack/lib/install.sh").read_text(), flags=re.M)
     assert not re.search(r"hack/(?!lib/)", script)
     assert f"--target kiln-{name}" in first and f"build/release/bin/kiln-{name}" in first
-    # Without .git nothing may ask for it; build/ is of this machine.
+    # The build context leaves out .git, which no step needs, and this machine's build/.
     ignored = (ROOT / f"deploy/{name}.Dockerfile.dockerignore").read_text().split("\n")
     assert {"/build", "/.git"} <= set(ignored)
     assert all(text.startswith("debian:12-slim") for text in dockerfile(name).split("FROM ")[1:])

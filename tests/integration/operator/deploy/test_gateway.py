@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a real agent with the settings that the operator renders, over TLS, through a real Collector with the gateway's
-configuration, to a server that reads requests as Pyroscope does."""
+"""Profiles pass from a real agent, with the configuration that the operator renders, over TLS, through a real Collector with
+the gateway's configuration, to a server that reads requests as Pyroscope does."""
 
 import concurrent.futures
 import re
@@ -18,7 +18,7 @@ from parts import Sandbox, otlp_decode, period, profiling, wait_until
 
 
 class Backend(service.ProfilesServiceServicer):
-    """Takes requests on a unix socket, which reaches into every network namespace."""
+    """A gRPC server on a Unix socket, which is reachable from every network namespace."""
 
     def __init__(self, path):
         self.requests = []
@@ -37,17 +37,17 @@ class Backend(service.ProfilesServiceServicer):
 
 @pytest.fixture(scope="module")
 def rendered(cluster, installed, tmp_path_factory):
-    """agent.yaml and collector.yaml of the overlay, as pods would mount them."""
+    """(agent.yaml, collector.yaml) of overlay pyroscope, as pods would mount them."""
     items = cluster.build(OVERLAYS / "pyroscope")
     gateway, = [i for i in kind(items, "ConfigMap") if i["metadata"]["name"].startswith("gateway-")]
-    # No operator runs here, and without one nothing leaves a node.
+    # whenUnknown: Default, since without an operator the agent would hold all samples.
     made = render(cluster, items, tmp_path_factory.mktemp("render"), {"whenUnknown": "Default"})
     return kind(made, "ConfigMap", "kiln-agent")[0]["data"]["agent.yaml"], gateway["data"]["collector.yaml"]
 
 
 class Gateway:
-    """The Collector with the gateway's configuration. Beside it: where the files are, a health port that the agent has
-    not, and the backend's socket."""
+    """The Collector with the gateway's configuration, plus here.yaml: the paths of the certificate, a health port that the
+    agent does not use, and the backend's socket."""
 
     def __init__(self, directory, binary, config, prefix=()):
         (directory / "collector.yaml").write_text(config)
@@ -80,26 +80,26 @@ exporters: {{otlp_grpc: {{endpoint: "unix://{directory}/backend"}}}}
 
 
 def metric(sandbox, name):
-    """The sum over its labels of one of the Collector's own; None when it is not there."""
+    """The value of the Collector's own metric NAME, summed over its labels; None when there is none."""
     text = sandbox.get("http://127.0.0.1:8888/metrics") or ""
     found = re.findall(rf"^{name}(?:_total)?(?:\{{[^}}]*\}})? ([0-9.e+]+)$", text, re.M)
     return sum(map(float, found)) if found else None
 
 
 def as_pyroscope_reads(request):
-    """[{label: value}] of the resources. It looks at key, string_value, int_value and one-element arrays
-    (pkg/ingester/otlp/ingest_handler.go of v2.2.1): what is a reference into the dictionary is nothing to it."""
+    """[{label: value}] of the resources, as Pyroscope reads them. It reads key, string_value, int_value and one-element
+    arrays (pkg/ingester/otlp/ingest_handler.go of v2.2.1), and ignores references into the dictionary."""
     return [{a.key: a.value.string_value for a in r.resource.attributes} for r in request.resource_profiles]
 
 
 @pytest.fixture(scope="module")
 def run(cluster, collector, rendered, secrets, tmp_path_factory):
-    """5 s of agent and gateway, the backend away at first. Everything that was counted, before both end."""
+    """Runs agent and gateway for some seconds, the backend only later. The requests, metrics and logs of the run."""
     directory = tmp_path_factory.mktemp("gateway")
     for name, data in secret_files(cluster, secrets).items():
         (directory / name).write_bytes(data)
     agent_yaml, collector_yaml = rendered
-    # Files that a pod has mounted elsewhere; nothing else is changed.
+    # Only the paths of files that a pod would mount are changed.
     text = agent_yaml.replace("/etc/kiln-tls/gateway", str(directory))
     text = text.replace("/var/lib/kiln", str(directory / "state"))
     assert str(directory) in text and "gateway.pyroscope.svc:4317" in text
@@ -117,7 +117,7 @@ def run(cluster, collector, rendered, secrets, tmp_path_factory):
                 pytest.skip("integration/operator/deploy: " + a.stderr()[-300:])
             profiling(a)
             time.sleep(3)
-        # A last window of less than 15 s.
+        # The run is shorter than a window (15 s): the profile is sent when the agent stops.
         assert a.stop(timeout=60) == 0, a.stderr()
         wait_until("the gateway has it", lambda: metric(sandbox, "otelcol_receiver_accepted_profile_samples"))
         accepted = metric(sandbox, "otelcol_receiver_accepted_profile_samples")
@@ -140,10 +140,10 @@ def run(cluster, collector, rendered, secrets, tmp_path_factory):
 
 
 def test_everything_arrives_once(run):
-    """Though the backend was away when the first request was due."""
+    """Every sample arrives once, though the backend is away when the first request is due."""
     samples, numbers = run["backend"].samples(), run["gateway"]
     assert len(samples) == numbers["receiver_accepted"] == numbers["exporter_sent"]
-    # Two CPUs at 20 Hz for seconds. How many different stacks that is depends on what else the machine does.
+    # Some seconds at 20 Hz on each CPU; the number of distinct stacks depends on what else the machine runs.
     assert sum(s["value"] for s in samples) > 20
     assert not numbers["receiver_refused"] and not numbers["receiver_failed"] and not numbers["exporter_send_failed"]
     assert "rejected" not in run["agent"] and "unreachable" not in run["agent"], run["agent"]
@@ -154,13 +154,13 @@ def test_samples_are_whole(run):
     assert {"process.pid", "thread.id", "thread.name"} <= set(samples[0]["attributes"])
     stacks = [[f["name"] for f in s["frames"]] for s in samples]
     ours = [s for s in stacks if s and s[0].startswith("leaf_")]
-    # Merging requests renumbers what they refer to: each stack is still one thread's.
+    # The Collector merges requests and renumbers their references: each stack must still be of one thread.
     assert len(ours) >= 4 and all(f"worker_{s[0][-1]}" in s and s[1] == f"middle_{s[0][-1]}" for s in ours)
     assert all(s["period"] == ("cpu", "nanoseconds", period(20)) for s in samples)
 
 
 def test_pyroscope_finds_the_attributes(run):
-    """On the wire, not as a Collector would decode it: a newer one may send what Pyroscope cannot read."""
+    """The attributes are checked as Pyroscope reads them: a newer Collector may send a form that Pyroscope cannot read."""
     for request in run["backend"].requests:
         for resource in as_pyroscope_reads(request):
             assert "" not in resource and all(resource.values()), resource
@@ -172,7 +172,7 @@ def test_the_gateway_is_healthy(run):
 
 
 def test_who_does_not_trust_the_gateway_sends_nothing(cluster, collector, rendered, secrets, tmp_path):
-    """An agent with another CA: that TLS is checked at all."""
+    """An agent with another CA sends nothing, which shows that it verifies the certificate."""
     agent_yaml, collector_yaml = rendered
     for name, data in secret_files(cluster, secrets).items():
         (tmp_path / name).write_bytes(data)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every overlay: kustomize builds it, a real API server takes it, a second apply changes nothing."""
+"""Every overlay: kustomize builds it, a real API server accepts it, a second apply changes nothing."""
 
 import json
 import os
@@ -16,7 +16,7 @@ NAMES = sorted(p.name for p in OVERLAYS.iterdir())
 
 
 def templates(items):
-    """(kind/name, namespace, pod template) of everything that makes pods."""
+    """(kind/name, namespace, pod template) of the Deployments, StatefulSets and DaemonSets."""
     return [(f"{i['kind']}/{i['metadata']['name']}", i["metadata"]["namespace"], i["spec"]["template"])
             for i in items if i["kind"] in ("Deployment", "StatefulSet", "DaemonSet")]
 
@@ -30,7 +30,7 @@ def test_production_applied_twice_changes_nothing(cluster, installed):
 
 
 def test_production_and_pyroscope_go_together(cluster, installed, tmp_path):
-    """docs/deploy.md has this overlay."""
+    """The overlay of docs/deploy.md, which combines both, builds and is accepted."""
     page = (ROOT / "docs/deploy.md").read_text()
     text = re.search(r"```yaml\n(resources:.*?)```", page, re.S).group(1)
     cluster_yaml = re.search(r"```yaml\n(apiVersion: profiling.*?)```", page, re.S).group(1)
@@ -51,7 +51,7 @@ def test_production_and_pyroscope_go_together(cluster, installed, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_port_for_agents_is_where_nothing_is_written(cluster, name):
-    """The Service finds pods of the role stream alone, by a port that they have; each role has its own account."""
+    """The Service selects only pods of role stream, by a port that they have; each role has its own ServiceAccount."""
     items = cluster.build(OVERLAYS / name)
     service, = kind(items, "Service", "kiln-operator-stream")
     found = {}
@@ -87,7 +87,7 @@ def test_the_first_config_is_one_that_server_and_agent_take(installed, cluster, 
 
 @pytest.mark.parametrize("name", NAMES if os.environ.get("KILN_MATRIX") == "1" else ["production", "pyroscope"])
 def test_every_object_fits_the_servers_schema(installed, cluster, name, tmp_path):
-    """A field that the API server does not know is an error, in what is applied and in what the operator makes of it."""
+    """Strict validation finds no unknown field in the overlay's objects or in those that the operator renders."""
     def applied(items):
         return cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", check=False,
                                input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
@@ -103,7 +103,7 @@ def test_every_object_fits_the_servers_schema(installed, cluster, name, tmp_path
 
 
 def test_the_sample_workload_runs(cluster):
-    """deploy/sample.yaml: the server takes it, also where Pod Security is restricted, and its program does what it says."""
+    """deploy/sample.yaml: the server accepts it even under Pod Security "restricted", and its program runs."""
     objects = {o["kind"]: o for o in yaml.safe_load_all((ROOT / "deploy/sample.yaml").read_text())}
     objects["Namespace"]["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.apply(json.dumps(objects.pop("Namespace")))
@@ -118,7 +118,7 @@ def test_the_sample_workload_runs(cluster):
 
 
 def test_the_backends_pods_are_restricted(cluster, installed):
-    """Pod Security enforces it in the namespace: each pod is one that it takes."""
+    """Pod Security in the namespace accepts each pod of the backend."""
     items = cluster.build(OVERLAYS / "pyroscope")
     pods = [t for t in templates(items) if t[1] == "pyroscope"]
     assert sorted(p[0] for p in pods) == ["Deployment/gateway", "Deployment/grafana", "StatefulSet/pyroscope"]
@@ -130,7 +130,7 @@ def test_the_backends_pods_are_restricted(cluster, installed):
 
 
 def test_what_pods_mount_is_there(cluster, installed, secrets):
-    """ConfigMaps with their hashes, and the Secrets of hack/gateway-certs."""
+    """Every ConfigMap (with its hash), claim and Secret that a pod mounts exists; hack/gateway-certs makes the Secrets."""
     items = cluster.build(OVERLAYS / "pyroscope")
     made = {(i["kind"], i["metadata"].get("namespace"), i["metadata"]["name"]) for i in items}
     for text in secrets.split("\n---\n"):
@@ -180,7 +180,8 @@ def matches(peer, policy, pod):
 
 
 def allowed(policies, direction, subject, other, port, protocol="TCP"):
-    """As the API defines it: without a policy of that direction all is allowed, with some the sum of them."""
+    """Whether the NetworkPolicies admit the connection, as the API defines: without a policy for SUBJECT and the direction all
+    is allowed, otherwise the union of the rules."""
     key, peers = {"in": ("ingress", "from"), "out": ("egress", "to")}[direction]
     concerned = [p for p in policies if p["metadata"]["namespace"] == subject.namespace
                  and selects(p["spec"]["podSelector"], subject.labels) and key.capitalize() in p["spec"]["policyTypes"]]
@@ -203,7 +204,7 @@ PYROSCOPE = Pod("pyroscope", "pyroscope", {"http": 4040})
 GRAFANA = Pod("pyroscope", "grafana", {"http": 3000})
 STRANGER = Pod("shop", "web", {"http": 80})
 LOOKALIKE = Pod("shop", "kiln-agent", {})
-API, WORLD = None, None  # outside of the cluster's pods
+API, WORLD = None, None  # peers that are no pods of the cluster
 
 REACH = [
     ("the node stream", AGENT, STREAM, 8443, True),
@@ -231,7 +232,7 @@ REACH = [
 
 @pytest.fixture(scope="module")
 def policies(cluster, installed, tmp_path_factory):
-    """Of both overlays, and the one that the operator makes."""
+    """The NetworkPolicies of overlays production and pyroscope, and the one that the operator renders."""
     items = cluster.build(OVERLAYS / "production")
     made = render(cluster, items, tmp_path_factory.mktemp("render"))
     return kind(items, "NetworkPolicy") + kind(cluster.build(OVERLAYS / "pyroscope"), "NetworkPolicy") + \
@@ -250,12 +251,12 @@ def test_policies_let_through_what_is_needed(policies, what, source, target, por
     (GATEWAY, 53, "UDP", True), (GATEWAY, 443, "TCP", False), (GRAFANA, 443, "TCP", False),
     (PYROSCOPE, 443, "TCP", False)])
 def test_policies_out_of_the_cluster(policies, source, port, protocol, want):
-    """API server, destinations and name servers are at addresses that nobody knows here."""
+    """Egress to peers of unknown addresses: the API server, destinations and name servers."""
     assert allowed(policies, "out", source, None, port, protocol) == want
 
 
 def test_the_policies_are_about_ports_that_exist(cluster):
-    """A name that no container has would silently close."""
+    """Every named port in a policy is a port of its pods: an unknown name would silently block all."""
     for name in ("pyroscope", "production"):
         items = cluster.build(OVERLAYS / name)
         for policy in kind(items, "NetworkPolicy"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One API server, programs that keep caches of it, and whether those are equal to a fresh list."""
+"""Fixtures: one API server, drivers that keep caches of its objects, and a comparison of the caches with a fresh list."""
 import http.client
 import json
 import os
@@ -21,13 +21,13 @@ from proxy import Proxy  # noqa: E402
 
 DRIVER = os.environ.get("KILN_OPERATOR_DRIVER", "")
 SLOW = 4 if os.environ.get("KILN_SANITIZE") else 1
-WITHIN = 5 * SLOW  # seconds from recovery to equality
-READY = 60 * SLOW  # what must come in the end, however busy the machine is
+WITHIN = 5 * SLOW  # seconds from recovery until the caches must be equal
+READY = 60 * SLOW  # seconds; the longest wait for an expected event on a busy machine
 KINDS = {"pods": "/api/v1/pods", "configmaps": "/api/v1/configmaps", "namespaces": "/api/v1/namespaces"}
 
 
 class Admin:
-    """Requests as the admin over one connection, straight to the server. An answer that is missing is an OSError."""
+    """Requests as the admin over one connection, without the proxy. Raises OSError when there is no answer."""
 
     def __init__(self, cluster):
         self.cluster, self.http = cluster, None
@@ -40,7 +40,7 @@ class Admin:
         self.http = http.client.HTTPSConnection(netloc, context=tls, timeout=20)
 
     def __call__(self, method, path, body=None, content="application/json"):
-        """(status, decoded body)"""
+        """Sends a request: (status, decoded body)."""
         used = self.http is not None
         try:
             if not used:
@@ -50,7 +50,7 @@ class Admin:
             return answer.status, json.loads(answer.read() or "null")
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.http = None
-            if used and isinstance(error, (ConnectionError, ssl.SSLError)):  # the server was another one since
+            if used and isinstance(error, (ConnectionError, ssl.SSLError)):  # the server was restarted since the last request
                 return self(method, path, body, content)
             raise OSError(f"{method} {path}: {error!r}") from error
 
@@ -60,7 +60,7 @@ class Admin:
         return body
 
     def fresh(self, kinds):
-        """What a list says now, in the words of the driver's dump."""
+        """The objects of KINDS by a fresh list, as lines in the format of the driver's dump."""
         lines = set()
         for kind in kinds:
             for thing in self.must("GET", KINDS[kind])["items"]:
@@ -71,7 +71,7 @@ class Admin:
 
 
 class Driver:
-    """The program under test."""
+    """Runs the program under test, which keeps caches or takes part in an election, and talks to it."""
 
     def __init__(self, kubeconfig, *arguments, **env):
         self.name = " ".join(arguments)
@@ -88,7 +88,7 @@ class Driver:
         self.lines.put(None)
 
     def said(self):
-        """Its log, for failures."""
+        """The end of the driver's log, for error messages."""
         self.log.flush()
         with open(self.log.name, encoding="utf-8") as f:
             return f"{self.name}: {f.read()[-3000:]}"
@@ -118,7 +118,7 @@ class Driver:
         return sum(row[counter] for row in self.stats().values())
 
     def close(self):
-        """Ends in order, without a leak."""
+        """Lets the driver end; it must exit with 0 (a leak would change that)."""
         if self.process.poll() is None:
             self.process.stdin.close()
         status = self.process.wait(READY)
@@ -143,14 +143,14 @@ def wait_until(what, check, timeout=READY):
 
 
 def equal(admin, drivers, within=WITHIN):
-    """Seconds until every driver has what a list says; fails when that takes longer than WITHIN."""
+    """Seconds until the caches of all drivers equal a fresh list; fails after WITHIN seconds."""
     start = time.monotonic()
     for driver in drivers:
         kinds = [word for word in driver.name.split() if word in KINDS]
         while True:
             began = time.monotonic()
             want, have = admin.fresh(kinds), driver.dump()
-            if "partial" in driver.name:  # no nodes in those
+            if "partial" in driver.name:  # partial objects have no node name
                 want = {line.rsplit(" ", 1)[0] for line in want}
                 have = {line.rsplit(" ", 1)[0] for line in have}
             if want == have:
@@ -172,7 +172,7 @@ def config_map(name, namespace="default", **data):
 
 
 def redirect(cluster, kubeconfig, port, name):
-    """A copy of KUBECONFIG that goes through PORT."""
+    """The path of a copy of KUBECONFIG that connects to PORT."""
     with open(kubeconfig, encoding="utf-8") as f:
         text = f.read()
     direct = f"127.0.0.1:{cluster.state['apiserver_port']}"
@@ -208,7 +208,7 @@ def proxy(cluster):
 
 @pytest.fixture
 def start(cluster, proxy):
-    """Starts drivers behind the proxy; they end in order with the test."""
+    """start(argument, ...): a driver that connects through the proxy; it is closed after the test."""
     drivers = []
 
     def start_one(*arguments, kubeconfig=None, **env):
@@ -225,7 +225,7 @@ def start(cluster, proxy):
 
 @pytest.fixture
 def caches(admin, start):
-    """The ways of keeping a cache, each synced."""
+    """One synced driver for each way of keeping a cache: streaming lists, paged lists, partial objects."""
     drivers = [start("informers", *KINDS), start("informers", "classic", "page=7", *KINDS),
                start("informers", "partial", "configmaps", "namespaces")]
     equal(admin, drivers, READY)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TCP proxy in front of the API server that can break what goes through it."""
+"""A TCP proxy in front of the API server that can break connections."""
 import random
 import selectors
 import socket
@@ -8,7 +8,7 @@ import threading
 
 
 class Proxy:
-    """Bytes go through unchanged until cut() is called, or the allowance of a connection is used up."""
+    """Passes bytes on unchanged, until cut() is called or a connection has used up its allowance."""
 
     def __init__(self, port, seed=1):
         self.target = ("127.0.0.1", port)
@@ -93,7 +93,7 @@ class Proxy:
                 self._reset(client, server)
 
     def cut(self, how_many=None):
-        """Resets connections; all of them when not told how many. Returns how many there were."""
+        """Resets HOW_MANY random connections, or all; returns how many were reset."""
         with self.lock:
             pairs = list(self.pairs)
             if how_many is not None:
@@ -101,7 +101,7 @@ class Proxy:
             self.pairs.difference_update(pairs)
         for pair in pairs:
             for s in pair:
-                try:  # the selector of its thread notices
+                try:  # shutdown() wakes the connection's thread
                     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     s.shutdown(socket.SHUT_RDWR)
                 except OSError:
@@ -110,7 +110,7 @@ class Proxy:
         return len(pairs)
 
     def refuse(self):
-        """Nobody listens any more, and connections are reset."""
+        """Stops listening and resets all connections."""
         listener, self.listener = self.listener, None
         if listener:
             listener.shutdown(socket.SHUT_RDWR)
@@ -118,7 +118,7 @@ class Proxy:
         self.cut()
 
     def hold(self):
-        """Nothing comes through any more and nobody is told: the network is parted. release() delivers it, late."""
+        """Simulates a network partition: no bytes pass and no connection is closed. release() delivers the bytes late."""
         self.flowing.clear()
 
     def release(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server with the API server's own certificate that refuses whatever it is asked."""
+"""A server with the API server's certificate that answers every request with an error."""
 import http.server
 import json
 import os
@@ -12,7 +12,7 @@ WORDS = {401: ("Unauthorized", "Unauthorized"), 403: ("Forbidden", "pods is forb
 
 
 class Storm:
-    """with Storm(cluster, port, 429, ("Retry-After", "1")) as storm: ... storm.seen"""
+    """with Storm(cluster, port, 429, ("Retry-After", "1")) as storm: ...; storm.seen is the number of requests."""
 
     def __init__(self, cluster, port, code, *headers):
         self.seen = 0
@@ -28,7 +28,7 @@ class Storm:
                 storm.seen += 1
                 self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 self.send_response(code)
-                # Without the second one it would be asked on after the storm.
+                # Connection: close, so that no client keeps its connection to this server after the storm.
                 for header in (*headers, ("Connection", "close"), ("Content-Type", "application/json"),
                                ("Content-Length", str(len(body)))):
                     self.send_header(*header)

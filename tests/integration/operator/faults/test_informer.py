@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Caches against a real API server while it is killed, compacted, renewed, cut off and overloaded: each equals a
-fresh list within 5 s after recovery."""
+"""Caches of a real API server that is killed, compacted, restarted, cut off and overloaded: within 5 s after recovery each
+cache equals a fresh list."""
 import os
 import time
 
@@ -12,7 +12,7 @@ from storm import Storm
 
 @pytest.fixture(autouse=True)
 def objects(admin, cluster):
-    """Some to begin with; what a test leaves behind goes."""
+    """Creates some objects before a test and deletes all objects after it."""
     for i in range(30):
         admin.must("POST", "/api/v1/namespaces/default/pods", pod(f"first-{i}"))
         admin.must("POST", "/api/v1/namespaces/default/configmaps", config_map(f"first-{i}"))
@@ -23,7 +23,7 @@ def objects(admin, cluster):
 
 
 def change(admin, name, n=5):
-    """Creates, updates and deletes of every kind."""
+    """Creates, updates and deletes N objects of each kind."""
     for i in range(n):
         admin.must("POST", "/api/v1/namespaces/default/pods", pod(f"{name}-{i}"))
         admin.must("POST", "/api/v1/namespaces/default/configmaps", config_map(f"{name}-{i}", text="x" * 3000))
@@ -38,7 +38,7 @@ def test_changes_arrive(admin, caches):
     equal(admin, caches)
     first = {key: row["lists"] for key, row in caches[0].stats().items()}
     assert set(first.values()) == {1}
-    # The classic way came in pages.
+    # caches[1] lists in pages, which must cause no error.
     assert caches[1].count("errors") == 0
 
 
@@ -47,7 +47,7 @@ def test_server_without_watch_list(cluster, admin, start):
     try:
         driver = start("informers", "pods", "configmaps", "namespaces")
         equal(admin, [driver], READY)
-        assert driver.count("lists") == 6  # one that was refused, and one in pages, of each kind
+        assert driver.count("lists") == 6  # for each kind a streaming list that is rejected, and a paged list
         change(admin, "old")
         equal(admin, [driver])
     finally:
@@ -62,7 +62,7 @@ def test_server_killed_and_restarted(cluster, admin, caches):
         print("equal after", equal(admin, caches))
         change(admin, f"killed-{n}", 2)
         equal(admin, caches)
-        for i in range(2):  # what change() took away comes back
+        for i in range(2):  # create the objects again that change() deleted
             admin.must("POST", "/api/v1/namespaces/default/configmaps", config_map(f"first-{i}"))
             admin.must("POST", "/api/v1/namespaces/default/pods", pod(f"first-{29 - i}"))
         equal(admin, caches)
@@ -73,7 +73,7 @@ def test_etcd_compacted_under_the_watch(cluster, admin, proxy, caches):
     proxy.refuse()
     change(admin, "unseen")
     cluster.compact()
-    cluster.restart_apiserver()  # and the server's memory of changes is gone too
+    cluster.restart_apiserver()  # so that the server's watch cache has lost the changes, too
     admin.must("POST", "/api/v1/namespaces/default/pods", pod("unseen-too"))
     proxy.allow()
     print("equal after", equal(admin, caches))
@@ -89,7 +89,7 @@ def service_account(admin, name):
 
 
 def write(path, text):
-    """As the kubelet does it: never half of it."""
+    """Replaces the file atomically, as the kubelet does."""
     with open(path + ".new", "w", encoding="utf-8") as f:
         f.write(text)
     os.rename(path + ".new", path)
@@ -114,7 +114,7 @@ current-context: x
 """)
     driver = start("informers", "pods", "configmaps", "namespaces", kubeconfig=kubeconfig)
     equal(admin, [driver], READY)
-    # The account is another one of the same name: what was issued to the first is worth nothing.
+    # A new ServiceAccount of the same name has another UID, so tokens of the old one are invalid.
     admin.must("DELETE", "/api/v1/namespaces/default/serviceaccounts/reader")
     service_account(admin, "reader")
     change(admin, "rotated")
@@ -138,7 +138,7 @@ def test_ca_rotated(cluster, admin, caches):
 
 
 def test_connections_reset_in_the_middle_of_objects(admin, proxy, caches):
-    """Answers end after a random number of bytes, in TLS records and in objects alike."""
+    """Connections break after a random number of bytes of the answers, within TLS records and within objects."""
     for n in range(4):
         proxy.allowance = (3000, 30000)
         proxy.cut()
@@ -161,7 +161,7 @@ def test_storm_of_429(cluster, admin, proxy, caches):
         change(admin, "storm")
         errors = [driver.count("errors") for driver in caches]
         wait_until("refusals", lambda: all(driver.count("errors") >= n + 15 for driver, n in zip(caches, errors)))
-        # "1 s" was heard: nobody asked more often than that.
+        # The clients obey "Retry-After: 1": at most one request a second for each watch.
         start, before = time.monotonic(), storm.seen
         time.sleep(4)
         watches = sum(len(driver.stats()) for driver in caches)
@@ -173,7 +173,7 @@ def test_storm_of_429(cluster, admin, proxy, caches):
 
 @pytest.mark.skipif(not os.environ.get("KILN_CLOCK_SHIFT"), reason="the clock cannot be moved in this build")
 def test_wall_clock_jumps(cluster, admin, proxy, start):
-    """A day ahead and back again, with connections made anew each time."""
+    """The wall clock jumps ahead and back by days; connections are made anew after each jump."""
     shift = os.path.join(cluster.dir, "shift")
     write(shift, "0")
     env = {"LD_PRELOAD": os.environ["KILN_CLOCK_SHIFT"], "KILN_CLOCK_SHIFT_FILE": shift}
@@ -187,4 +187,4 @@ def test_wall_clock_jumps(cluster, admin, proxy, start):
         admin.must("POST", "/api/v1/namespaces/default/configmaps", config_map(f"jump-{n}"))
         print("equal after", equal(admin, [driver]))
     text = driver.said()
-    assert driver.count("lists") == 3, text  # all of it was done by going on
+    assert driver.count("lists") == 3, text  # one list for each kind: all else was done by resumed watches

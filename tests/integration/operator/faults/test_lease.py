@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An election over a real API server. Who holds the lease writes the time every 2 ms; two logs never overlap."""
+"""Leader election over a real API server. The leader writes the time to its log every 2 ms; no two logs may overlap."""
 import os
 import signal
 import time
@@ -9,7 +9,7 @@ import pytest
 from conftest import READY, SLOW, Driver, wait_until
 
 DURATION, DEADLINE, RETRY = 12, 8, 2.4  # seconds, as operator/lease/lease.h has them
-# A candidate has last seen the lease change at most one retry before the holder died; then the requests.
+# A candidate last saw the lease change up to one retry before the holder died; the rest is for the requests.
 REPLACED = DURATION + RETRY + 2 * SLOW
 HANDED_OVER = 3 * SLOW
 
@@ -27,7 +27,7 @@ class Election:
         return self.candidates[identity]
 
     def writes(self, identity):
-        """Nanoseconds of the machine's clock."""
+        """The times, in ns of the machine's monotonic clock, that the candidate has written as leader."""
         path = os.path.join(self.cluster.dir, f"{self.name}-{identity}.log")
         if not os.path.exists(path):
             return []
@@ -41,7 +41,7 @@ class Election:
         return self.admin.must("GET", path)["spec"]
 
     def never_two(self):
-        """The order in which they led; fails when one wrote between the first and last write of another."""
+        """The candidates in the order in which they led. Fails when the writes of two candidates overlap."""
         spans = sorted((w[0], w[-1], identity) for identity in self.candidates if (w := self.writes(identity)))
         for (_, last, one), (first, _, other) in zip(spans, spans[1:]):
             assert last < first, f"{one} wrote until {last}, {other} from {first} on: {(last - first) / 1e6} ms too long"
@@ -89,7 +89,7 @@ def test_sigterm_hands_over_within_3_s(election):
     last = "a"
     for n, identity in enumerate("bcdef"):
         candidate = election.join(identity)
-        time.sleep(1 + n * 0.3)  # at another phase of its waits each time
+        time.sleep(1 + n * 0.3)  # each time in another phase of the candidate's retries
         election.candidates[last].process.send_signal(signal.SIGTERM)
         before = lead(candidate, HANDED_OVER)
         print("handed over after", before)
@@ -99,7 +99,7 @@ def test_sigterm_hands_over_within_3_s(election):
     wait_until("f writes", lambda: election.writes("f"))
     assert election.never_two() == list("abcdef")
     assert election.lease()["leaseTransitions"] == 5
-    # Without a successor: emptied, and good for a second only.
+    # A leader that ends without a successor clears the holder and sets a duration of one second.
     election.candidates["f"].process.send_signal(signal.SIGTERM)
     assert election.candidates["f"].process.wait(READY) == 0
     spec = election.lease()
@@ -140,7 +140,7 @@ def test_leader_without_a_server_gives_up_in_time(cluster, election):
 
 
 def test_frozen_server_is_no_reason_for_two(cluster, election):
-    """It holds connections and answers nothing; then it does what it was asked, late."""
+    """A frozen server keeps connections without answering; when it goes on, it executes the old requests late."""
     leader = election.join("a")
     lead(leader)
     election.join("b")
@@ -158,7 +158,7 @@ def test_frozen_server_is_no_reason_for_two(cluster, election):
 
 
 def test_many_candidates_and_kills(election):
-    """One of them leads at any time, whatever the order in which they go."""
+    """Leaders are killed or stopped one after another; at any time at most one candidate leads."""
     for identity in "abcdefgh":
         election.join(identity)
     led = []

@@ -16,7 +16,7 @@ NAMES = 60
 
 
 class Changes(threading.Thread):
-    """What happens in a cluster. An answer that is missing may have happened or not."""
+    """A thread that makes random changes. A request without an answer may or may not have been executed."""
 
     def __init__(self, admin, seed):
         super().__init__(daemon=True)
@@ -104,7 +104,7 @@ class Faults:
         self.cluster.thaw()
 
     def forget(self):
-        """Changes nobody sees, and a server that has none of them in memory: 410."""
+        """Changes happen while the caches are cut off, and etcd and the server forget them: a watch gets 410 (Gone)."""
         self.proxy.refuse()
         time.sleep(0.5)
         self.cluster.compact()
@@ -141,7 +141,7 @@ def test_caches_equal_a_fresh_list_after_random_changes_and_faults(cluster, admi
         proxy.allow()
         slowest = max(slowest, equal(admin, caches))
         rounds += 1
-        # A calm moment: nothing changes any more behind our back.
+        # Nothing changes any more: the caches must stay equal.
         time.sleep(0.3)
         equal(admin, caches)
     changes.ended = True

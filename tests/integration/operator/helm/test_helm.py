@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""charts/kiln: what it makes is what kustomize/ makes; what values change; from the installation to the end of it."""
+"""charts/kiln renders the same objects as kustomize/, obeys its values, and can be installed, upgraded and uninstalled."""
 
 import json
 import os
@@ -21,7 +21,7 @@ NAMESPACE = "kiln-system"
 PRODUCTION = ("-f", CHART / "values-production.yaml")
 KEEP = "helm.sh/resource-policy"
 LABEL = "app.kubernetes.io/part-of=kiln"
-# To kustomize they are in the namespace of all the others: it knows the scope of the older kinds only.
+# kustomize sets a namespace on these cluster-scoped objects: it knows the scope of older kinds only.
 CLUSTER_SCOPED = ("FlowSchema", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -38,7 +38,7 @@ def cluster():
 
 @pytest.fixture(scope="session")
 def helm(cluster, tmp_path_factory):
-    """helm(argument, ...): its standard output; with check=False the finished process."""
+    """helm(argument, ...): runs Helm; its standard output, or with check=False the finished process."""
     done = subprocess.run([ROOT / "hack/helm", "build"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         pytest.skip(f"no Helm: {done.stderr[-300:]}")
@@ -46,7 +46,7 @@ def helm(cluster, tmp_path_factory):
     env = cluster.env(HELM_CACHE_HOME=str(home), HELM_CONFIG_HOME=str(home), HELM_DATA_HOME=str(home))
 
     def run(*arguments, check=True):
-        # A chart without a cluster is for the Kubernetes that Helm was built with; go install gives it no number.
+        # Without a cluster Helm assumes the Kubernetes version that it was built for, which `go install` does not set.
         more = ["--kube-version", "1.30"] if arguments[0] in ("template", "lint") else []
         got = subprocess.run([done.stdout.strip(), *map(str, arguments), *more], capture_output=True, text=True, env=env)
         assert not check or got.returncode == 0, got.stderr
@@ -56,7 +56,7 @@ def helm(cluster, tmp_path_factory):
 
 
 def objects(text):
-    """{(kind, namespace, name): object}, without the namespace and without what is Helm's own."""
+    """{(kind, namespace, name): object} of a manifest, without the Namespace and without Helm's own annotation."""
     found = {}
     for o in filter(None, yaml.safe_load_all(text)):
         if o["kind"] == "Namespace":
@@ -84,7 +84,7 @@ def container(made, role):
 
 @pytest.fixture(scope="session")
 def overlay(cluster, tmp_path_factory):
-    """overlay(folder, component, ...): what kustomize makes of it."""
+    """overlay(name, component, ...): the objects that kustomize builds from an overlay with components."""
     def build(name, *components):
         d = tmp_path_factory.mktemp(name)
         parts = [os.path.relpath(ROOT / "kustomize/components" / c, d.resolve()) for c in components]
@@ -109,7 +109,7 @@ def test_it_makes_what_kustomize_makes(helm, overlay, name, components, values):
 
 
 def test_every_file_of_the_base_is_in_it():
-    """A file that is new in kustomize/base or crds/ has to be named in the chart, too."""
+    """The chart names every file of kustomize/base and crds/."""
     text = (CHART / "templates/objects.yaml").read_text()
     for folder, path in (("base", "kustomize/base"), ("crds", "crds")):
         for file in (ROOT / path).glob("*.yaml"):
@@ -168,8 +168,8 @@ def test_a_package_has_all_of_it(helm, tmp_path):
 
 
 def test_the_recipes_name_what_is_there(cluster):
-    """Of Argo CD and Flux, neither of which is here: their YAML can be read, and they point into this repository. What
-    Flux fetches has no symbolic links."""
+    """The recipes for Argo CD and Flux, checked without either: the YAML is valid and its paths exist in this repository. The
+    folders that Flux fetches have no symbolic links."""
     text = (ROOT / "docs/helm.md").read_text()
     found = [o for block in re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S) for o in yaml.safe_load_all(block)]
     assert {o["kind"] for o in found} == {"Application", "ClusterProfilingConfig", "GitRepository", "Kustomization"}
@@ -185,7 +185,7 @@ def test_the_recipes_name_what_is_there(cluster):
 
 
 def left(cluster):
-    """What has the label of Kiln, of all kinds that there are."""
+    """The names of all objects, of any kind, with Kiln's label."""
     kinds = cluster.kubectl("api-resources", "--verbs=list,delete", "-o", "name").split()
     listed = cluster.kubectl("get", ",".join(kinds), "-A", "-l", LABEL, "-o", "name", "--ignore-not-found")
     return set(listed.split())
@@ -214,5 +214,5 @@ def test_install_upgrade_roll_back_uninstall(cluster, helm):
             for kind in ("clusterprofilingconfigs", "profilingconfigs", "profilingnodes")}
     assert left(cluster) == kept | {f"namespace/{NAMESPACE}"}
     assert cluster.get("pcfg", "mine", "-n", "default")
-    # They are taken over by the next release of that name.
+    # The next release of the same name adopts the objects that were kept.
     helm("install", "kiln", CHART, "-n", NAMESPACE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents (agent_main.c, with the agent's own client) that report to the operator's program on a real API server."""
+"""Fixtures: agents (agent_main.c, with the agent's own client) that report to the operator's program on a real API server."""
 
 import importlib.util
 import json
@@ -28,7 +28,7 @@ WELL = {"samples": 1000, "exporters": {"main": ""}, "tracers": {"native": "", "p
 
 
 class Agent:
-    """One node's. `state` is what it printed last."""
+    """The agent of one node. `state`: the last line that it has printed, decoded."""
 
     def __init__(self, port, ca, token, config):
         self.process = subprocess.Popen([AGENT, f"127.0.0.1:{port}", str(ca), str(token), str(config)],
@@ -75,7 +75,7 @@ def nodes(cluster):
 
 @pytest.fixture
 def configured(cluster, nodes):
-    """configured(operator): a config that is applied and rolled out to both; the folder of its agents' files."""
+    """configured(operator, spec): sets the cluster's config and waits until it is rolled out to both nodes."""
     def make(operator, spec):
         wait_until("lead", operator.leads)
         wait_until("a first config", lambda: cluster.object("cpc", "cluster"))
@@ -96,7 +96,7 @@ def configured(cluster, nodes):
 
 @pytest.fixture
 def connect(cluster, certificate, token, tmp_path):
-    """connect(port, node, interval): the agent of NODE, with the configuration that has that reporting interval."""
+    """connect(port, node, interval): starts the agent of NODE with the rendered configuration of that reporting interval."""
     agents = []
 
     def connect(port, node, interval, group="", ca=certificate[0]):
@@ -117,6 +117,6 @@ def connect(cluster, certificate, token, tmp_path):
 
 
 def conditions(cluster, kind, name, namespace=NAMESPACE):
-    """{type: (status, reason)}"""
+    """{type: (status, reason)} of the conditions of an object."""
     thing = cluster.object(kind, name, namespace) or {}
     return {c["type"]: (c["status"], c["reason"]) for c in thing.get("status", {}).get("conditions", [])}

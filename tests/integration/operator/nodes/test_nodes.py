@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What agents report, in ProfilingNodes and in the status of configs, as kubectl shows it."""
+"""Agents' reports appear in ProfilingNodes and in the status of configs, as kubectl shows them."""
 
 import json
 import re
@@ -11,7 +11,7 @@ USER = program.USER
 
 
 def until_condition(cluster, kind, name, want, namespace=program.NAMESPACE):
-    """WANT: type, status, reason."""
+    """Waits for a condition of an object. WANT: (type, status, reason)."""
     try:
         wait_until(f"{kind} {name} {want}",
                    lambda: conditions(cluster, kind, name, namespace).get(want[0]) == tuple(want[1:]), 30)
@@ -24,7 +24,7 @@ def status(cluster, kind, name, namespace=program.NAMESPACE):
 
 
 def table(cluster, *what):
-    """The rows that kubectl prints, as lists of dictionaries by column; printed too."""
+    """Prints the table of `kubectl get`, and returns its rows as {column: cell}."""
     text = cluster.kubectl("get", *what)
     print(text)
     head, *rows = text.splitlines()
@@ -43,7 +43,7 @@ def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, co
     until_condition(cluster, "pcfg", "fast", ("Programmed", "Unknown", "NoReports"), "shop")
     a, b = connect(port, "n1", 7), connect(port, "n2", 7)
 
-    # Both do all they should; the configs follow.
+    # Both nodes are healthy, and the configs become Ready.
     for name in ("n1", "n2"):
         until_condition(cluster, "pn", name, ("Ready", "True", "Ready"))
     node = cluster.object("pn", "n1")
@@ -54,12 +54,12 @@ def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, co
     assert s["operator"].startswith("operator-0_") and s["samples"] == WELL["samples"]
     assert s["exporters"] == [{"name": "main", "state": "Healthy"}]
     assert {"name": "python", "state": "Unavailable", "reason": "not in this version"} in s["tracers"]
-    # The agent's hash of its file is the operator's of what it rendered.
+    # The agent's hash of its configuration file equals the operator's hash of the rendered one.
     assert conditions(cluster, "pn", "n1")["ConfigApplied"] == ("True", "Applied")
 
 
     def is_ready():
-        cluster.roll_out(nodes=2)  # of what was rendered last
+        cluster.roll_out(nodes=2)  # the DaemonSet that was rendered last
         return conditions(cluster, "cpc", "cluster")["Ready"] == ("True", "Ready")
 
     wait_until("Ready", is_ready)
@@ -68,7 +68,7 @@ def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, co
     s = status(cluster, "pcfg", "fast", "shop")
     assert s["nodes"] == {"desired": 2, "programmed": 2, "degraded": 0} and s["matchedPods"] == 2
 
-    # What does not change is not written, however often it is said.
+    # Repeated equal reports cause no writes.
     time.sleep(1.5)
     since = cluster.mark()
     for _ in range(4):
@@ -79,7 +79,7 @@ def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, co
     wait_until("one more report", lambda: operator.metric("kiln_stream_reports_total") > reports)
     assert node_writes(cluster, since) == []
 
-    # A tenant's destination fails: the config that declares it says so, and nobody else.
+    # A tenant's destination fails: only the config that declares it shows that.
     cluster.apply(program.thing("ProfilingConfig", "own", {
         "podSelector": {"matchLabels": {"no": "pod"}},
         "destinations": [{"name": "own", "otlp": {"endpoint": "x:1"}}]}, "shop"))
@@ -94,7 +94,7 @@ def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, co
     until_condition(cluster, "pcfg", "own", ("Exporting", "True", "Exporting"), "shop")
     cluster.kubectl("delete", "pcfg", "own", "-n", "shop")
 
-    # The budget cuts: who, since when and to what, a condition that makes nobody unready, and an event of the Node.
+    # The budget cuts rates: the status lists policy, time and rate, a condition (without effect on Ready) and an event tell.
     assert conditions(cluster, "pn", "n2")["WithinBudget"] == ("True", "NoBudget")
     b.say(budget=5000, cut=[12, 0])
     until_condition(cluster, "pn", "n2", ("WithinBudget", "False", "RatesCut"))
@@ -114,7 +114,7 @@ def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, co
     wait_until("two events", lambda: set(events()) >= {
         ("Normal", "ProfilingRatesRestored"), ("Warning", "ProfilingRatesCut")}, 30)
 
-    # A destination fails on one of them: told within seconds.
+    # A destination fails on one node: the conditions change within seconds.
     b.say(exporters={"main": "unreachable: connection refused"}, dropped=7)
     until_condition(cluster, "pn", "n2", ("Ready", "False", "ExportFailing"))
     until_condition(cluster, "cpc", "cluster", ("Ready", "False", "NodesDegraded"))
@@ -129,7 +129,7 @@ def test_two_nodes_report_one_degrades_and_leaves(cluster, configured, serve, co
     row, = table(cluster, "pcfg", "-n", "shop")
     assert (row["PODS"], row["PROGRAMMED"], row["READY"]) == ("2", "2", "False")
 
-    # It goes away: its last words stay, and nobody claims that it is well.
+    # The agent goes away: its last report stays in the status, but Ready becomes Unknown.
     b.stop()
     until_condition(cluster, "pn", "n2", ("Ready", "Unknown", "Disconnected"))
     s = status(cluster, "pn", "n2")
@@ -159,7 +159,7 @@ def test_a_node_moves_between_replicas_and_its_labels_reach_its_agent(cluster, c
     wait_until("the second's name", lambda: status(cluster, "pn", "n1").get("operator", "").startswith("stream-1_"))
     assert {c["type"]: c["lastTransitionTime"] for c in status(cluster, "pn", "n1")["conditions"]} == turned
 
-    # Another group: another rate at once, and the configuration that the agent has is not its own any more.
+    # The node moves to another group: the rate changes at once, and the agent's configuration is outdated.
     b.until("the cluster's rate", lambda s: s["pods"].get("web") == 19)
     cluster.kubectl("label", "node", "n1", "tier=busy")
     b.until("the group's rate", lambda s: s["pods"].get("web") == 50)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One API server with Kiln installed by `kubectl apply -k`, and the operator's program beside it, which comes
-in with its ServiceAccount's token: what the shipped roles do not allow fails here too."""
+"""Fixtures: one API server with Kiln installed by `kubectl apply -k`, and the operator's program, which authenticates with
+its ServiceAccount's token: requests that the shipped roles do not allow fail here, too."""
 
 import json
 import os
@@ -24,11 +24,11 @@ NAMESPACE = "kiln-system"
 USER = f"system:serviceaccount:{NAMESPACE}:kiln-operator"
 BOTH_ROLES = [("clusterrolebinding", "both-roles"), ("rolebinding", "both-roles"),
               ("rolebinding", "both-roles-destinations")]
-WAIT = 240  # seconds after which something that must come is taken for missing
+WAIT = 240  # seconds; the longest wait for an expected event
 
 
 def wait_until(what, condition, timeout=WAIT):
-    """Its value, as soon as it is true."""
+    """Waits until CONDITION() is true; its value."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -51,7 +51,7 @@ def pod(namespace, name, node, labels=None, annotations=None):
 
 
 class Operator:
-    """A replica. KUBECONFIG says who it is; its output goes to a file."""
+    """A replica of the operator, with the account of KUBECONFIG; its output goes to a file."""
 
     def __init__(self, kubeconfig, directory, name="operator-0", *options, env=None):
         self.health, self.metrics_port, self.name = free_port(), free_port(), name
@@ -85,7 +85,7 @@ class Operator:
         return self._get(self.metrics_port, "/metrics")[1]
 
     def metric(self, name, **labels):
-        """The sum over all samples with these labels."""
+        """The sum of the metric over all series that have LABELS."""
         total = 0.0
         for line in self.metrics().splitlines():
             match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
@@ -97,7 +97,7 @@ class Operator:
         return self.metric("leader_election_master_status") == 1
 
     def stop(self, sig=None):
-        """Its exit code."""
+        """Sends SIG (SIGTERM) and waits; the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(sig or 15)
         try:
@@ -109,7 +109,7 @@ class Operator:
 
 class Cluster(envtest.EnvTest):
     def account(self, name, directory):
-        """The kubeconfig of a ServiceAccount, with its token in a file as in a pod."""
+        """The path of a kubeconfig for a ServiceAccount, whose token is in a file, as in a pod."""
         token = directory / f"{name}.token"
         token.write_text(self.token(NAMESPACE, name), encoding="utf-8")
         path = directory / f"{name}.kubeconfig"
@@ -122,7 +122,7 @@ class Cluster(envtest.EnvTest):
         return str(path)
 
     def object(self, kind, name, namespace=NAMESPACE):
-        """None when there is none."""
+        """The object, or None when it does not exist."""
         done = self.kubectl("get", kind, name, "-n", namespace, "-o", "json", "--ignore-not-found")
         return json.loads(done) if done.strip() else None
 
@@ -130,7 +130,7 @@ class Cluster(envtest.EnvTest):
         self.kubectl("patch", kind, name, "-n", namespace, "--type=merge", "-p", json.dumps(body), *options)
 
     def condition(self, kind, name, condition, namespace=NAMESPACE):
-        """(status, reason, message) of a condition of the generation that is there; None before."""
+        """(status, reason, message) of a condition; None until it has been written for the current generation."""
         thing = self.object(kind, name, namespace)
         for c in (thing or {}).get("status", {}).get("conditions", []):
             if c["type"] == condition and c["observedGeneration"] == thing["metadata"]["generation"]:
@@ -138,7 +138,7 @@ class Cluster(envtest.EnvTest):
         return None
 
     def roll_out(self, nodes=3, ready=None):
-        """What the DaemonSet controller would say: there is none here."""
+        """Writes the status of the DaemonSets, since no DaemonSet controller runs here."""
         for ds in self.get("daemonsets", "-n", NAMESPACE)["items"]:
             count = nodes if ready is None else ready
             status = {"desiredNumberScheduled": nodes, "currentNumberScheduled": nodes, "numberMisscheduled": 0,
@@ -147,11 +147,11 @@ class Cluster(envtest.EnvTest):
             try:
                 self.patch("daemonset", ds["metadata"]["name"], {"status": status}, "--subresource=status")
             except envtest.Failed as e:
-                if "NotFound" not in e.err:  # the operator may just be taking it away
+                if "NotFound" not in e.err:  # the operator may have deleted the DaemonSet
                     raise
 
     def reset(self, spec):
-        """The cluster's config, all of its spec."""
+        """Replaces the whole spec of the cluster's config."""
         self.request("/apis/profiling.kiln.dev/v1alpha1/clusterprofilingconfigs/cluster", "PUT", {
             "apiVersion": "profiling.kiln.dev/v1alpha1", "kind": "ClusterProfilingConfig",
             "metadata": {"name": "cluster", "resourceVersion": self.object("cpc", "cluster")["metadata"][
@@ -166,7 +166,7 @@ def cluster():
         pytest.skip(str(e))
     with Cluster(audit=True) as c:
         c.first_apply = c.kubectl("apply", "-k", str(ROOT / "kustomize/overlays/default"))
-        # A program without --role does what both do.
+        # A program without --role has both roles, and needs the rights of both.
         both = f"--serviceaccount={NAMESPACE}:kiln-operator"
         c.kubectl("create", "clusterrolebinding", "both-roles", "--clusterrole=kiln-stream", both)
         c.kubectl("create", "rolebinding", "both-roles", "-n", NAMESPACE, "--role=kiln-stream", both)
@@ -182,7 +182,7 @@ def account(cluster, tmp_path_factory):
 
 @pytest.fixture
 def start(cluster, account, tmp_path):
-    """start(name, *options): a replica that is stopped with the test."""
+    """start(name, *options): a replica that is stopped after the test."""
     started = []
 
     def start(name="operator-0", *options, kubeconfig=None, env=None):
@@ -202,7 +202,7 @@ def start(cluster, account, tmp_path):
 
 @pytest.fixture
 def operator(cluster, start):
-    """One replica that leads, with a config that is rolled out."""
+    """One replica, which leads, and a config that is rolled out."""
     op = start("operator-0")
     wait_until("lead", op.leads)
     return set_up(cluster, op)
@@ -210,7 +210,7 @@ def operator(cluster, start):
 
 @pytest.fixture
 def lone_operator(cluster, start):
-    """As operator, without a lease: for what takes the test's own server so long that a slow machine loses the lease."""
+    """As operator, but without a lease, for tests that load the API server so much that a slow machine loses the lease."""
     return set_up(cluster, start("operator-0", "--leader-elect=false"))
 
 
@@ -223,7 +223,7 @@ def set_up(cluster, op):
 
 
 def settle(cluster):
-    """Waits until the operator has done what the config asks for, and rolls it out."""
+    """Waits until the config is accepted and rendered, and rolls it out."""
     wait_until("acceptance", lambda: (cluster.condition("cpc", "cluster", "Accepted") or [""])[0] == "True")
     wait_until("a DaemonSet", lambda: cluster.object("daemonset", "kiln-agent"))
 

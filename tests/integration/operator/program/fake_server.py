@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server that can be told to answer nonsense: HTTP/1.1 on loopback, lists and watches of any kind.
+"""An API server that can be switched to invalid answers: HTTP/1.1 on loopback, lists and watches of any kind.
 
-`mode` is a function (request) -> None that answers a GET; good() has PODS pods and nothing else. cut() ends all
-connections, so that who watches asks again.
+`mode` is a function (request) -> None that answers every GET; good() serves `pods` pods and no other objects. cut() ends
+all connections, so that clients request their watches again.
 """
 
 import http.server
@@ -13,12 +13,12 @@ import threading
 import urllib.parse
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-# Of the kinds that the operator asks for; others are empty in any case.
+# The only kind with objects; all other kinds that the operator requests are empty.
 PODS = "/api/v1/pods"
 
 
 def field(number, content):
-    """A protobuf field: bytes, text or a number."""
+    """Encodes a protobuf field; CONTENT: bytes, text or a number."""
     if isinstance(content, int):
         return varint(number << 3) + varint(content)
     content = content.encode() if isinstance(content, str) else content
@@ -43,7 +43,7 @@ def proto_meta(name, namespace="default", labels=(), annotations=()):
 
 
 def frame(event, raw):
-    """Of a watch: the length, type and object."""
+    """A frame of a protobuf watch: the length, and a WatchEvent of type EVENT with object RAW."""
     body = field(1, event) + field(2, field(1, raw))
     return struct.pack(">I", len(body)) + body
 
@@ -73,7 +73,7 @@ class Request(http.server.BaseHTTPRequestHandler):
         return urllib.parse.urlsplit(self.path).path
 
     def begin(self, content_type="application/json", status=200):
-        """A body of unknown length follows, by raw writes; it ends with the connection."""
+        """Begins an answer of unknown length: the body follows by write(), and ends with the connection."""
         self.close_connection = True
         self.wfile.write(f"HTTP/1.1 {status} X\r\nContent-Type: {content_type}\r\nConnection: close\r\n\r\n".encode())
 
@@ -89,7 +89,7 @@ class Request(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def hold(self):
-        """Until the other side or cut() ends it."""
+        """Keeps the connection open until the client or cut() ends it."""
         self.connection.settimeout(None)
         try:
             self.connection.recv(1)
@@ -152,10 +152,10 @@ class Server(http.server.ThreadingHTTPServer):
         else:
             request.begin()
             if "sendInitialEvents" not in request.query and request.query.get("resourceVersion") != "9":
-                # From a version that only the nonsense had.
+                # The client resumes from a version that only the invalid answers had.
                 request.write(json.dumps({"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "?"}}))
                 return
-            for item in self.items(request):  # who goes on from a version hears of all of them too
+            for item in self.items(request):  # a resumed watch gets all objects, too
                 request.write(json.dumps({"type": "ADDED", "object": item}) + "\n")
             if "sendInitialEvents" in request.query:
                 request.write(json.dumps({"type": "BOOKMARK", "object": {"metadata": {

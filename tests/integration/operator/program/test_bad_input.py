@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no API server should say, to the whole operator: it stays alive, within its memory, counts it, logs it
-once a minute for each kind, and is well again as soon as the server is.
+"""Invalid answers of an API server against the whole operator: it stays alive and within its memory, counts the errors, logs
+them once a minute for each kind, and recovers as soon as the server does.
 
-A mode takes ten seconds of which most is waiting, so some run side by side, each with a server and an operator."""
+A mode takes ten seconds and mostly waits, so some run concurrently, each with its own server and operator."""
 
 import concurrent.futures
 import functools
@@ -21,12 +21,12 @@ from fake_server import PROTOBUF, envelope, field, frame, proto_meta
 MIB = 1 << 20
 BAD_SECONDS = 4
 SIDE_BY_SIDE = 6
-# One kind for each sort of store. Megabytes for all ten kinds again and again would measure the processor only.
+# One kind for each type of store: sending megabytes for all ten kinds repeatedly would only measure the CPU.
 STORES = {fake_server.PODS, "/api/v1/nodes", "/apis/profiling.kiln.dev/v1alpha1/profilingconfigs"}
 SANITIZED = re.search(b"lib[at]san", pathlib.Path(OPERATOR).read_bytes())
 
 
-# ---- what a bad server answers to each GET
+# ---- modes: the answers of a bad server
 
 
 def cut_json(r):
@@ -54,7 +54,7 @@ def absurd_lengths(r):
 
 
 def inner_lengths(r):
-    """Frames that are whole, with objects in them that claim more than they have."""
+    """Complete frames with objects whose length fields exceed their data."""
     bad = [field(1, b"\x0a\xff\xff\xff\xff\x0f"), b"\x0a\x05ab", field(1, field(1, b"x" * 300) + b"\xfa\xff"), b"\xff" * 9]
     if r.is_watch:
         r.begin(PROTOBUF + ";stream=watch")
@@ -75,7 +75,7 @@ def unknown_types(r):
 
 
 def one_of_each(mode):
-    """The mode, for what is in STORES; the others hear what is right."""
+    """Wraps MODE so that it applies to the kinds in STORES only; other kinds get good answers."""
     @functools.wraps(mode)
     def answer(r):
         return mode(r) if r.what in STORES else r.server.good(r)
@@ -100,7 +100,7 @@ def many_objects(is_watch):
 
 @one_of_each
 def endless_list(r):
-    """Objects without end, all of other names; the connection ends in the midst of one."""
+    """A thousand large objects with distinct names on every connection, which ends in the middle of an object."""
     r.begin()
     r.write("" if r.is_watch else '{"metadata": {"resourceVersion": "3"}, "items": [')
     r.write(many_objects(r.is_watch))
@@ -130,7 +130,7 @@ def large_error(r):
 
 
 def hostile_names(r):
-    """JSON that is right, of objects that no API server would take; one in the middle is."""
+    """Valid JSON with objects that no API server would accept: bad names, huge metadata, wrong types."""
     names = ["../../etc", "a/b", "", "a\0b", "\u202e", "x" * 100000, "\n", "%s%n", "A B"]
     items = [fake_server.pod(name, resourceVersion="5") for name in names] + [
         fake_server.pod("large", resourceVersion="5", annotations={"a": "x" * MIB}, labels={f"k{i}": "v" * 63 for i in range(5000)}),
@@ -152,7 +152,7 @@ MODES = [cut_json, cut_protobuf, absurd_lengths, inner_lengths, unknown_types, d
          endless_object, endless_list, no_http, large_error]
 
 
-# ---- how it is taken
+# ---- the operator under these answers
 
 
 def against(server, directory):
@@ -175,18 +175,18 @@ def complaints(operator):
 
 
 def survive(operator, what, before=0):
-    """Alive and answering for some seconds, while complaints go up from BEFORE: some servers are bad once, then still."""
+    """The operator stays alive and answers for BAD_SECONDS, and counts more errors than BEFORE."""
     end = time.monotonic() + BAD_SECONDS
     while time.monotonic() < end:
         assert operator.process.poll() is None, f"{what}: {operator.log[-3000:]}"
-        # Late, when the machine is busy with the nonsense; but it comes.
+        # On a busy machine the answer may be late, but must come.
         wait_until(f"health {what}", lambda: operator._get(operator.health, "/healthz")[0] == 200)
         time.sleep(0.2)
     wait_until("a complaint", lambda: complaints(operator) > before)
 
 
 def check_log(operator, seconds):
-    """Of each kind: one line a minute about refused requests, one about others, one about its objects."""
+    """The log has, for each kind, at most one line a minute about HTTP errors, other errors and bad objects each."""
     lines = re.findall(r"^\S+ warn informer: (\w+): (an object|[\w ]+: HTTP [45])?", operator.log, re.M)
     most = max((lines.count(line) for line in set(lines)), default=0)
     assert lines and most <= 1 + seconds / 60, (most, operator.log[-5000:])
@@ -195,7 +195,7 @@ def check_log(operator, seconds):
 
 
 def nonsense(mode, directory):
-    """The operator's life with MODE at its beginning and in the middle; one line about it."""
+    """Runs an operator with the answers of MODE at its start and again later; a summary line."""
     server = fake_server.Server()
     server.mode, started = mode, time.monotonic()
     operator = against(server, directory)
@@ -234,7 +234,7 @@ def nonsense(mode, directory):
 
 @pytest.fixture(scope="module")
 def runs(request, tmp_path_factory):
-    """All modes that are asked for, under way."""
+    """{mode: future} of the selected modes, which run concurrently."""
     modes = [item.callspec.params["mode"] for item in request.session.items
              if item.function is test_nonsense_from_the_server]
     with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
@@ -246,11 +246,11 @@ def test_nonsense_from_the_server(runs, mode):
     print(runs[mode].result())
 
 
-# ---- and as far as a real one lets
+# ---- a real API server
 
 
 def test_what_tenants_can_write(cluster, operator):
-    """Objects as large and odd as the API server takes them."""
+    """Objects that are as large and unusual as the API server accepts."""
     cluster.kubectl("create", "namespace", "n" * 63)
     before = operator.metric("kiln_pods")
     large = {"a": "x" * 250000}
@@ -260,7 +260,7 @@ def test_what_tenants_can_write(cluster, operator):
                    pod("n" * 63, "a.b-c.d", "node", {"app": ""})])
     wait_until("three pods", lambda: operator.metric("kiln_pods") == before + 3)
     assert operator.metric("kiln_cache_dropped_total", cache="pods") > 0
-    # As large as the API server takes them, and with our label: read like any other, and nothing asks for it.
+    # A ConfigMap of the largest size with the operator's label is read like any other, and deleted as superfluous.
     cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "x" * (MIB - 10)},
                    "metadata": {"name": "large", "namespace": NAMESPACE,
                                 "labels": {"app.kubernetes.io/managed-by": "kiln-operator"}}})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an admin does with kubectl, and what comes of it."""
+"""An admin's changes with kubectl, and their effects."""
 
 import json
 import time
@@ -20,7 +20,7 @@ def test_applying_twice_changes_nothing_the_second_time(cluster):
 
     before = versions()
     second = cluster.kubectl("apply", "-k", where).strip().splitlines()
-    # kubectl's patch of a PodDisruptionBudget says "replace the selector" each time, by the same one.
+    # kubectl's patch of a PodDisruptionBudget always replaces the selector, with an equal one.
     changed = [line for line in second if not line.endswith(" unchanged")]
     assert len(second) == len(before) > 10 and all(line.startswith("poddisruptionbudget") for line in changed), second
     assert versions() == before
@@ -113,7 +113,7 @@ def test_matched_pods_follow_the_pods(cluster, operator):
 
 def test_a_config_that_cannot_be_is_not_accepted_and_harms_nothing(cluster, operator):
     before, since = cluster.object("cpc", "cluster")["status"]["configHash"], cluster.mark()
-    # The API server does not look at the keys of a map; as a label of a pod it would refuse this one.
+    # The schema does not check keys of maps, but the API server would reject this label on a pod.
     cluster.patch("cpc", "cluster", {"spec": {"agent": {"podLabels": {"my team": "x"}}}})
     refusal = wait_until("a refusal", lambda: (c := cluster.condition("cpc", "cluster", "Accepted"))
                          and c[0] == "False" and c)
@@ -157,7 +157,7 @@ def test_without_a_config_nothing_runs(cluster, operator):
                                                          NAMESPACE, "-l",
                                                          "app.kubernetes.io/managed-by=kiln-operator")["items"] == [])
     time.sleep(2)
-    # The first config came once; an admin who deletes it means it.
+    # The operator creates the first config only once: a deleted config does not come back.
     assert not cluster.object("cpc", "cluster")
     cluster.apply({"apiVersion": "profiling.kiln.dev/v1alpha1", "kind": "ClusterProfilingConfig",
                    "metadata": {"name": "cluster"}, "spec": {"destinations": [{"name": "logs", "text": {}}]}})

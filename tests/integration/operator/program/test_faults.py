@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One operator, one fault after the other; after each of them a change takes effect."""
+"""One operator and a sequence of faults: after each fault a change of the config takes effect."""
 
 import pathlib
 import time
@@ -8,7 +8,7 @@ from conftest import NAMESPACE, ROOT, settle, wait_until
 
 
 def effective(cluster, operator, what, hz):
-    """Changes the config; the new rate is in the agent's and the status speaks of it."""
+    """Changes the rate; waits until the agents' configuration has it and the status accepts it."""
     started = time.monotonic()
     cluster.patch("cpc", "cluster", {"spec": {"defaults": {"sampling": {"hz": hz}}}})
 
@@ -42,7 +42,7 @@ def test_faults_pass(cluster, account, start):
     effective(cluster, op, "compacted, restarted", 123)
     assert op.metric("kiln_informer_expired_total") > expired, "nobody was told 410"
 
-    # The account of the same name is another one: its old token is worth nothing.
+    # A new ServiceAccount of the same name has another UID, so the old token is invalid.
     cluster.kubectl("delete", "serviceaccount", "kiln-operator", "-n", NAMESPACE)
     cluster.kubectl("apply", "-k", str(ROOT / "kustomize/overlays/default"))
     old = token.read_text(encoding="utf-8")
@@ -54,5 +54,5 @@ def test_faults_pass(cluster, account, start):
     effective(cluster, op, "CA rotated", 125)
 
     assert op.ready()
-    # All of it was told in a few lines.
+    # The log of all faults is short.
     assert op.log.count("\n") < 200, op.log[-5000:]

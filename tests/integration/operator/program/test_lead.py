@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two replicas, one writer."""
+"""Of two replicas only the leader writes."""
 
 import signal
 import time
@@ -25,7 +25,7 @@ def accounts(cluster, tmp_path_factory):
 
 
 def shake(cluster, i):
-    """Something that only a leader puts right."""
+    """Damages the agents' ConfigMap, which only a leader repairs."""
     cluster.patch("configmap", "kiln-agent", {"data": {"agent.yaml": f"# {i}"}})
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is rendered stays as it is rendered, and nothing is written that need not be."""
+"""The operator keeps its rendered objects as it has rendered them, without needless writes."""
 
 import time
 
@@ -24,7 +24,7 @@ def plural(kind):
 
 
 def spec_of(thing):
-    """What a person would compare: all but what the server or a controller adds."""
+    """The parts of an object that the operator sets, without those that the server or a controller adds."""
     meta = thing["metadata"]
     return {**{k: v for k, v in thing.items() if k not in ("metadata", "status")}, "labels": meta.get("labels"),
             "owners": [o["uid"] for o in meta.get("ownerReferences", [])],
@@ -42,7 +42,7 @@ def test_what_is_deleted_comes_back_by_one_write(cluster, operator):
         writes = writes_of(cluster, since, plural(kind))
         print(f"{kind}: deleted, restored after {took:.2f} s by {len(writes)} write")
         after = cluster.object(kind, name)
-        if kind != "service":  # a headless Service has nothing of its own; others' clusterIP may differ
+        if kind != "service":  # the server may assign another clusterIP to a new Service
             assert spec_of(after)["hash"] == spec_of(before)["hash"]
         assert len(writes) == 1, writes
 
@@ -89,7 +89,7 @@ def test_a_thousand_reconciles_of_an_unchanged_world_write_nothing(cluster, oper
     while reconciles(operator) - before < 1000:
         i += 1
         assert i < 5000
-        # Somebody else's annotation: an event, a look at everything, nothing to do.
+        # A foreign annotation: the event causes a reconcile that finds nothing to do.
         cluster.request(path, "PATCH", {"metadata": {"annotations": {"example.com/tick": str(i)}}},
                         {"Content-Type": "application/merge-patch+json"})
     writes = cluster.writes(since, user=USER)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conditions that table_operator.py says, from the whole operator, as kubectl shows them."""
+"""The whole operator sets the conditions of table_operator.py."""
 
 import sys
 import time
@@ -16,11 +16,11 @@ def clear(cluster):
 
 
 def compare(cluster, row):
-    """None, or the condition that is there instead."""
+    """Applies the objects of ROW; None, or (title, the condition that was found instead)."""
     title, objects, of, (condition, *wanted) = row
     for i, made in enumerate(objects):
         if i and made["kind"] == objects[i - 1]["kind"]:
-            time.sleep(1.1)  # ages are in seconds
+            time.sleep(1.1)  # creation times have a resolution of one second
         cluster.apply(made)
     kind, (namespace, _, name) = ("pcfg", of.partition("/")) if "/" in of else ("cpc", ("default", "", of))
     found = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the owner of one namespace does to himself stays with him."""
+"""The excesses of one namespace's owner do not affect other namespaces."""
 
 import json
 
@@ -26,7 +26,7 @@ def is_accepted(cluster, name, namespace, wanted=("True", "Accepted")):
 
 
 def generations(cluster, name, namespace):
-    """(of the config, of the one that its status speaks of)"""
+    """(metadata.generation, status.observedGeneration) of a config."""
     found = json.loads(cluster.request(f"{CONFIGS.format(namespace)}/{name}"))
     return found["metadata"]["generation"], found["status"]["observedGeneration"]
 
@@ -51,7 +51,7 @@ def test_a_namespace_beyond_its_quota_is_told_and_heals(cluster, lone_operator, 
     for i in range(20):
         cluster.request(CONFIGS.format(evil), "POST", config(
             f"c{i}", {**spec, "podSelector": {"matchLabels": {"n": str(i)}}}))
-    # Also of those that there is no room for, by a status of the generation that they have.
+    # Configs beyond the quota, which are not kept in the cache, get a status for their current generation, too.
     wait_until("the refusal of each", lambda: all(
         is_accepted(cluster, f"c{i}", evil, ("False", "NamespaceOverQuota")) for i in range(20)))
     cluster.kubectl("patch", "pcfg", "c19", "-n", evil, "--type=merge", "-p", '{"spec":{"priority":3}}')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One API server for all of it, with what kubectl apply -k kustomize/overlays/default has made."""
+"""Fixtures: one API server for all tests, and `kubectl apply -k kustomize/overlays/default`."""
 
 import os
 import pathlib
@@ -28,5 +28,5 @@ def cluster():
 
 @pytest.fixture(scope="session")
 def installed(cluster):
-    """What the first apply said."""
+    """The finished process of the first apply."""
     return cluster.kubectl("apply", "-k", OVERLAYS / "default", check=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kustomize/: one command installs, a second one changes nothing; the roles allow what is needed and no more."""
+"""kustomize/: one command installs, repeating it changes nothing, and the roles grant exactly the needed rights."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from conftest import OVERLAYS, ROOT
 OPERATOR = "system:serviceaccount:kiln-system:kiln-operator"
 STREAM = "system:serviceaccount:kiln-system:kiln-stream"
 AGENT = "system:serviceaccount:kiln-system:kiln-agent"
-# kubectl sends a PodDisruptionBudget's selector each time ("patchStrategy: replace"); the server changes nothing.
+# kubectl always sends a PodDisruptionBudget's selector ("patchStrategy: replace") and reports a change that is none.
 ALWAYS_SENT = {"poddisruptionbudget.policy/kiln-operator", "poddisruptionbudget.policy/kiln-stream"}
 
 
@@ -58,7 +58,7 @@ def test_the_first_config_is_one_that_the_server_takes(cluster, installed):
 
 
 def test_the_documented_overlay_names_both_images(cluster, tmp_path):
-    """docs/operator.md, "Install"."""
+    """The overlay in docs/operator.md, "Install", sets both images."""
     text = re.search(r"```yaml\n(resources:.*?)```", (ROOT / "docs/operator.md").read_text(), re.S).group(1)
     relative = os.path.relpath(OVERLAYS / "default", tmp_path.resolve())
     (tmp_path / "kustomization.yaml").write_text(text.replace("../default", relative))
@@ -68,7 +68,7 @@ def test_the_documented_overlay_names_both_images(cluster, tmp_path):
 
 
 def test_the_documented_overlay_brings_monitoring(cluster, tmp_path):
-    """docs/monitoring.md. The kinds are the Prometheus operator's; tests/integration/monitoring looks into them."""
+    """The overlay in docs/monitoring.md contains the objects for the Prometheus operator (tests/integration/monitoring)."""
     text = re.search(r"```yaml\n(resources:.*?)```", (ROOT / "docs/monitoring.md").read_text(), re.S).group(1)
     for path in (OVERLAYS / "production", ROOT / "kustomize/components/monitoring"):
         text = text.replace(f"../{path.name}" if path.parent == OVERLAYS else f"../../components/{path.name}",
@@ -87,7 +87,7 @@ def wait_for(what, condition, seconds=240):
 
 
 class Operator:
-    """The real one, with exactly the shipped roles."""
+    """The real operator, with exactly the rights of the shipped roles."""
 
     def __init__(self, cluster, log):
         kubeconfig = cluster.user(OPERATOR, "system:serviceaccounts", "system:authenticated")
@@ -130,14 +130,14 @@ def test_the_first_config_is_made_once(cluster, installed, tmp_path):
         wait_for("the agents' end", lambda: not exists(cluster, "daemonset", "-n", HERE, "kiln-agent"))
         assert second.process.poll() is None
         assert not exists(cluster, "cpc", "cluster")
-    # What kubectl applied is as it was: the mark is the operator's own field.
+    # The annotation that marks the ConfigMap as used is a field of the operator: kubectl sees no change.
     assert "configmap/kiln-first-config unchanged" in cluster.kubectl("apply", "-k", OVERLAYS / "default")
     assert used(cluster)
 
 
 @pytest.mark.parametrize("deployment", ["kiln-operator", "kiln-stream"])
 def test_the_operators_pods_are_restricted(cluster, installed, deployment):
-    """Pod Security's strictest level takes them."""
+    """Pod Security accepts the pods at its strictest level, "restricted"."""
     pod = cluster.get("deployment", "-n", "kiln-system", deployment)["spec"]["template"]
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {
         "name": "strict", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
@@ -240,7 +240,7 @@ def test_the_agent_may_nothing(cluster, installed, question):
 
 
 def aggregated(cluster, role):
-    """The verbs on each resource of ours that ROLE gets; the controller that adds them up does not run here."""
+    """{resource: verbs} that ROLE gets by aggregation, computed here, since the aggregating controller does not run."""
     roles = cluster.get("clusterroles")["items"]
     selectors = next(r for r in roles if r["metadata"]["name"] == role)["aggregationRule"]["clusterRoleSelectors"]
     verbs = {}
@@ -260,7 +260,7 @@ WRITE = {"create", "update", "patch", "delete", "deletecollection"}
 
 
 def test_roles_are_aggregated(cluster, installed):
-    """edit includes view's rules by itself, and admin edit's (their own aggregation labels)."""
+    """The standard roles view, edit and admin get Kiln's rules. By their own labels edit includes view, and admin edit."""
     kinds = {"clusterprofilingconfigs", "profilingconfigs", "profilingnodes"}
     assert aggregated(cluster, "view") == {kind: READ for kind in kinds}
     for role in ("edit", "admin"):

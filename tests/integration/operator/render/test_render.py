@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What render() makes is what a current API server takes, and what it gives back is seen as the same."""
+"""A current API server accepts the rendered objects, and the operator finds no difference in what the server returns."""
 
 import copy
 import json
@@ -56,7 +56,7 @@ def test_applying_it_again_changes_nothing(cluster, live):
 
 
 def anonymous(objects):
-    """Without what differs from one server to the next."""
+    """The objects without the values that differ between servers."""
     objects = copy.deepcopy(objects)
     objects.pop("metadata", None)
     for item in objects["items"]:
@@ -67,7 +67,7 @@ def anonymous(objects):
 
 
 def test_the_unit_tests_look_at_such_objects(live):
-    """tests/data/render/live.json. With KILN_UPDATE_GOLDEN=1 it is written anew."""
+    """tests/data/render/live.json, which unit tests read, has the server's objects. KILN_UPDATE_GOLDEN=1 writes it anew."""
     if os.environ.get("KILN_UPDATE_GOLDEN"):
         kept = anonymous(live)
         (DATA / "live.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": kept}, indent=1) + "\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's program on a real API server, with agents (agent_main.c) that come in with tokens of that server."""
+"""Fixtures: the operator's program on a real API server, and agents (agent_main.c) with tokens of that server."""
 
 import importlib.util
 import json
@@ -27,7 +27,7 @@ collect_ignore = [] if os.environ.get("KILN_OLD") else ["test_upgrade.py"]
 
 
 class Agent:
-    """What it is told, put together: pods by uid, policies by id."""
+    """An agent, and the state that it was told: pods by uid, policies and destinations by id."""
 
     def __init__(self, port, ca, token, state=()):
         self.process = subprocess.Popen([AGENT, f"127.0.0.1:{port}", str(ca), str(token), *map(str, state)],
@@ -71,7 +71,8 @@ class Agent:
             raise AssertionError(line)
 
     def until(self, what, condition, timeout=WAIT):
-        """When the message came that made it true. ConnectionError: the operator has closed the stream before."""
+        """Reads messages until CONDITION(self) is true; the time.monotonic() of the last one. Raises ConnectionError when the
+        operator has closed the stream before."""
         deadline = time.monotonic() + timeout
         while not condition(self):
             if self.closed and self.lines.empty():
@@ -96,7 +97,7 @@ class Agent:
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
-    """(CA, certificate, key) of a server on 127.0.0.1."""
+    """The files (CA, certificate, key) of a server on 127.0.0.1."""
     d = tmp_path_factory.mktemp("tls")
     run = lambda *a: subprocess.run(["openssl", *a], cwd=d, check=True, capture_output=True)  # noqa: E731
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
@@ -110,7 +111,7 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture
 def serve(start, certificate):
-    """serve(): (operator, port of its node stream), ready."""
+    """serve(): starts an operator and waits until it serves: (operator, port of its node stream)."""
     def serve(name="operator-0", *options):
         port = program.free_port()
         op = start(name, "--stream-address", f"127.0.0.1:{port}", "--stream-cert", str(certificate[1]),
@@ -124,7 +125,7 @@ def serve(start, certificate):
 
 @pytest.fixture
 def connect(certificate):
-    """connect(port, token file or "-", [epoch, revision])"""
+    """connect(port, token, [epoch, revision]): an Agent. TOKEN: a file, or "-" for none."""
     agents = []
 
     def connect(port, token, state=()):
@@ -138,7 +139,7 @@ def connect(certificate):
 
 @pytest.fixture
 def token(cluster, tmp_path):
-    """token(pod, ...): the file of a token as kubelet has it made: for our audience, bound to the pod."""
+    """token(pod, ...): a file with a token as the kubelet requests it: for Kiln's audience, bound to the pod."""
     def make(pod=None, account="kiln-agent", audience=AUDIENCE):
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         if audience:
@@ -157,13 +158,13 @@ def token(cluster, tmp_path):
 
 
 def bundle(cluster):
-    """What agents believe; None: nothing yet."""
+    """The CA bundle that agents trust, from its ConfigMap; None before it exists."""
     return (cluster.object("configmap", "kiln-stream-ca") or {}).get("data", {}).get("ca.crt")
 
 
 @pytest.fixture(scope="session")
 def accounts(cluster, tmp_path_factory):
-    """{ServiceAccount: its kubeconfig}, with the rights that kustomize/ gives each; "nobody" has none."""
+    """{ServiceAccount: kubeconfig}; the rights are those of kustomize/, and "nobody" has none."""
     cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": NAMESPACE}})
     directory = tmp_path_factory.mktemp("accounts")
     return {name: cluster.account(name, directory) for name in (CONTROLLER, STREAM, "nobody")}
@@ -171,7 +172,7 @@ def accounts(cluster, tmp_path_factory):
 
 @pytest.fixture
 def shipped(cluster):
-    """Without what the other tests' programs of both roles are given."""
+    """Removes the additional bindings for programs of both roles, so that accounts have only the shipped rights."""
     bindings = [json.loads(cluster.kubectl("get", *what, "-n", NAMESPACE, "-o", "json"))
                 for what in program.BOTH_ROLES]
     for b, what in zip(bindings, program.BOTH_ROLES):
@@ -184,7 +185,7 @@ def shipped(cluster):
 
 @pytest.fixture
 def control(cluster, accounts, start, tmp_path):
-    """control(name, *ports of role stream): a controller."""
+    """control(name, *ports): a controller; PORTS are those of its peers of role stream."""
     def control(name, *ports, kubeconfig=None, env=None):
         token = tmp_path / f"{name}.token"
         token.write_text(cluster.token(NAMESPACE, CONTROLLER, AUDIENCE), encoding="utf-8")
@@ -196,7 +197,7 @@ def control(cluster, accounts, start, tmp_path):
 
 @pytest.fixture
 def roles(cluster, shipped, accounts, start, control, tmp_path):
-    """roles(): ([controllers], [(stream, port)], file of the CA), all ready, and an agent may come."""
+    """roles(): ([controllers], [(stream, port)], file of the CA), when all are ready and agents can connect."""
     def roles(replicas=2):
         ports = [program.free_port() for _ in range(replicas)]
         controllers = [control(f"controller-{i}", *ports) for i in range(replicas)]
@@ -218,7 +219,7 @@ def roles(cluster, shipped, accounts, start, control, tmp_path):
 
 @pytest.fixture
 def join(token):
-    """join(port, ca, pod): an agent."""
+    """join(port, ca, pod): an Agent with a token of POD."""
     agents = []
 
     def join(port, ca, pod):

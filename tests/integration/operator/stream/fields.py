@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each field of both configs does: a change of it, and how that shows on the way to a node: in the objects that
-kubelet takes, in the agent's configuration, in what the agent is told, or in a condition that says that it does
-nothing. test_fields.py demands a row for every field that the CRDs have.
+"""The effect of each field of both configs: a change of the field, and where it shows on its way to a node: in objects for
+the kubelet, in the agent's configuration, in the node stream, or in a condition that the field has no effect.
+test_fields.py requires a row for every field of the CRDs.
 
-A row has a field, the config before (base), what is merged into it (change), and a check, which is false before, true
-after the change, and false again once that is taken back. What it is called with is test_fields.py's World."""
+A row has a field, the config before (base), a change that is merged into it, and check(world), which is false before the
+change, true after it, and false again once it is undone. World is in test_fields.py."""
 
 TEXT = {"name": "logs", "text": {}}
 RUNTIMES = ("jvm", "python", "v8", "ruby", "php", "perl", "dotnet", "beam", "luajit")
@@ -15,7 +15,7 @@ def otlp(name="main", endpoint="main.example:4317", **more):
 
 
 def exporter(w, name="main"):
-    """Of the agent's configuration; {} when there is none of the name."""
+    """The exporter NAME in the agent's configuration; {} when there is none."""
     return next((e or {} for key, e in w.config()["exporters"].items() if key.split("/")[1] == name), {})
 
 
@@ -28,7 +28,7 @@ def attribute(w, key):
     return w.pod("till")["attributes"].get(key)
 
 
-# ---- the profile, which both have -------------------------------------------------------------------
+# ---- the profile, in both configs -------------------------------------------------------------------
 
 
 def profile(at, kind, name):
@@ -59,7 +59,7 @@ TAINT = {"key": "gpu", "operator": "Equal", "value": "a", "effect": "NoExecute",
 
 
 def agent(group=None):
-    """(field below agent, base, change, check)"""
+    """Rows of spec.agent, or of the agent of node group GROUP: (field below agent, base, change, check)."""
     name = f"kiln-agent-{group}" if group else "kiln-agent"
 
     def template(w):
@@ -173,7 +173,7 @@ def of_destinations():
     yield (at + "tls.serverName", main(), main(tls={"serverName": "x.example"}),
            lambda w: exporter(w).get("tls", {}).get("server_name_override") == "x.example")
 
-    def ca(**more):  # which a mode that verifies nothing does not go with
+    def ca(**more):  # a CA is invalid together with a mode that verifies nothing
         return main(tls={"mode": "Verify", "caSecretRef": {"name": "one", "key": "k", **more}})
 
     yield at + "tls.caSecretRef.name", ca(), ca(name="two"), lambda w: "'two'" in secrets(w)
@@ -196,7 +196,7 @@ def of_destinations():
 
 
 def cluster_rows():
-    """Of a ClusterProfilingConfig: (field, base, change, check)"""
+    """Rows of the ClusterProfilingConfig: (field, base, change, check)."""
     yield from profile("defaults", "cpc", "cluster")
     off_cpu = {"defaults": {"offCPU": {"mode": "Enabled", "perMille": 20}}}
 
@@ -265,8 +265,8 @@ def cluster_rows():
 
 
 def tenant_rows():
-    """Of a ProfilingConfig "own" in the namespace of the pod "till", which is of team fruit:
-    (field, the cluster's config, base, change, check)"""
+    """Rows of a ProfilingConfig "own" in the namespace of the pod "till", whose label is team=fruit: (field, spec of the
+    cluster's config, base, change, check)."""
     for field, base, change, check in profile("profile", "pcfg", "own"):
         yield field, {}, base, change, check
     two = {"destinations": [TEXT, {"name": "more", "text": {}}]}
@@ -291,7 +291,7 @@ def tenant_rows():
     yield ("spec.priority", {}, {**fast, "podSelector": {"matchLabels": {"team": "fruit"}}, "priority": 1},
            {"priority": 3}, is_fast)
 
-    # Its own destinations, with what its Secrets have. "one" and "two" have the keys k, other; k is shorter.
+    # The tenant's own destinations, with values of its Secrets. Secrets "one" and "two" have the keys k and other.
     may = {"guardrails": {"tenantDestinations": "SameNamespaceSecret"}}
 
     def mine(name="mine", **more):
@@ -336,7 +336,7 @@ def tenant_rows():
 
 
 def rail_rows():
-    """Of guard-rails that show in a tenant's config alone: (field, the tenant's config, base, change, check)"""
+    """Rows of guard-rails that affect tenants' configs only: (field, spec of the tenant's config, base, change, check)."""
     refs = {"profile": {"destinationRefs": ["more"]}}
     two = {"destinations": [TEXT, {"name": "more", "text": {}}]}
     yield ("spec.guardrails.allowedDestinations[]", refs, two, {"guardrails": {"allowedDestinations": ["logs"]}},

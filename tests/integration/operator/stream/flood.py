@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What peers without a good token may do to the node stream's port, from 127.0.0.0/8.
+"""Attacks the node stream's port as peers without a valid token may do, from addresses in 127.0.0.0/8.
 
     flood.py MODE PORT CONNECTIONS ADDRESSES SECONDS [TOKEN_FILE]
 
-Keeps CONNECTIONS connections from ADDRESSES addresses busy for SECONDS, and until as many have been opened, opens closed
-ones again, and prints what it did as one JSON object. MODE:
+Keeps CONNECTIONS connections from ADDRESSES addresses busy for SECONDS, or longer until that many have been opened. Opens
+closed connections again. Prints its counts as one JSON object. MODE:
 
     bare     TCP alone
     hello    half a ClientHello
     idle     the TLS handshake, then nothing
-    junk     calls with tokens of nobody
+    junk     calls with invalid tokens
     reset    calls that are reset at once (HTTP/2 rapid reset)
     bomb     calls whose headers are thousands of references to one field (HPACK)
     frames   frames that are too long, and endless CONTINUATION, SETTINGS and PING frames
@@ -31,8 +31,8 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
 END_HEADERS = 4
 PATH = "/kiln.node.v1.NodeService/Connect"
-PATIENCE = 60  # seconds more on a machine that is busy otherwise
-RATE = 2000  # connections or calls that are begun in a second
+PATIENCE = 60  # additional seconds on a busy machine
+RATE = 2000  # connections, and calls, that are begun in a second
 
 
 def frame(kind, flags, stream, payload=b"", length=None):
@@ -41,7 +41,7 @@ def frame(kind, flags, stream, payload=b"", length=None):
 
 
 def text(value):
-    """A string of HPACK (RFC 7541 §5.2), not Huffman coded."""
+    """A string literal of HPACK (RFC 7541 §5.2), without Huffman coding."""
     raw = value.encode() if isinstance(value, str) else value
     if len(raw) < 127:
         return bytes([len(raw)]) + raw
@@ -59,7 +59,7 @@ def headers(token):
 
 
 def junk_token():
-    """Looks like a ServiceAccount's, another one each time."""
+    """A random token that looks like a ServiceAccount's."""
     return f"e30.eyJleHAiOjQwMDAwMDAwMDB9.{random.randbytes(300).hex()}"
 
 
@@ -68,7 +68,7 @@ def junk(n):
 
 
 def reset(n):
-    # Without a token: the shortest call, and its end.
+    # A call without a token, the shortest possible, and its RST_STREAM.
     return frame(HEADERS, END_HEADERS, n, headers("")) + frame(RST_STREAM, 0, n, struct.pack(">I", 8))
 
 
@@ -93,7 +93,7 @@ def damaged(raw, most):
 
 
 def message():
-    """An AgentMessage (node.proto) that is nearly right: Hello, Ack or Report, as gRPC frames it."""
+    """A nearly valid AgentMessage (node.proto): Hello, Ack or Report, in gRPC framing."""
     body = random.choice([bytes.fromhex("0a0a0801120474657374180a"), bytes.fromhex("120408031003"),
                           b"\x1a\x10" + random.randbytes(16), random.randbytes(random.randrange(2000))])
     body = damaged(body, 2) if body else body
@@ -101,7 +101,7 @@ def message():
 
 
 def noise(n):
-    if n > 1 and random.random() < 0.7:  # on the call that is there
+    if n > 1 and random.random() < 0.7:  # on the open call
         return b"".join(damaged(frame(DATA, 0, 1, message()), random.choice([0, 0, 1])) for _ in range(3))
     if random.random() < 0.2:
         return random.randbytes(random.randrange(1, 4000))
@@ -131,7 +131,7 @@ class Peer:
         self.flood.selector.modify(self.socket, events, self)
 
     def go_on(self):
-        """Raises when it is closed."""
+        """Does the next step of the attack. Raises OSError when the server has closed the connection."""
         flood = self.flood
         if flood.mode in ("bare", "hello"):
             if not self.shaken:
@@ -209,7 +209,7 @@ class Flood:
                 peer.close()
                 self.peers.discard(peer)
                 self.counts["closed"] += 1
-        if self.mode == "junk":  # who is open and silent goes on
+        if self.mode == "junk":  # open peers that wait for the server make further calls
             for peer in list(self.peers)[:64]:
                 if peer.shaken:
                     peer.wait_for(selectors.EVENT_READ | selectors.EVENT_WRITE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No API server for a while; KILN_LONG=1: for ten minutes. Who leads ends, as without its lease it must; who serves
-agents goes on by what it knows: agents stay, come back, and are told the same as before."""
+"""The API server is away for a while (ten minutes with KILN_LONG=1). The leader ends, since it cannot renew its lease. Stream
+replicas go on serving from their caches: agents stay connected, can reconnect, and are told the same as before."""
 
 import os
 import time
@@ -45,7 +45,7 @@ def test_agents_are_served_without_an_api_server(cluster, nodes, roles, token): 
                 assert told(stays) == knows, i
                 comes_back(knew)
                 assert all(op.ready() for op, _ in streams), i
-            # Nobody can say who that is.
+            # The token of a new agent cannot be reviewed without the API server.
             refused = join(0, new)
             refused.until("a refusal", lambda a: a.closed)
             assert refused.closed[0] == "UNAVAILABLE" and not refused.pods, refused.closed

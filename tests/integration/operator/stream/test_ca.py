@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CA that replicas share: made once, rotated while agents come and go, put right when somebody damaged it. With the
-shipped roles, and with what an agent's TLS library says."""
+"""The CA that replicas share: created once, rotated while agents connect, repaired when it is damaged. With the shipped
+roles; certificates are verified with OpenSSL, as agents do."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ from conftest import NAMESPACE, program
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/kiln-stream-ca"
 BUNDLE = f"/api/v1/namespaces/{NAMESPACE}/configmaps/kiln-stream-ca"
 SERVER = f"kiln-operator-stream.{NAMESPACE}.svc"
-LIFE = 40  # seconds: the next CA comes after 27, signs a second or two later, the old one goes 10 after that
+LIFE = 40  # seconds: the next CA is made after 27 s, signs a second or two later, and the old one is dropped 10 s after that
 
 
 def read(cluster, path):
@@ -39,7 +39,7 @@ def bundle(cluster):
 
 
 def shown(port, ca):
-    """The certificate that an agent with CA is shown; raises ssl.SSLError when it does not believe it."""
+    """The certificate that the server shows to an agent that trusts CA; raises ssl.SSLError when it is not trusted."""
     context = ssl.create_default_context(cadata=ca)
     context.set_alpn_protocols(["h2"])
     with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
@@ -49,7 +49,7 @@ def shown(port, ca):
 
 @pytest.fixture
 def replica(cluster, start):
-    """replica(name, life): (operator, port), which serves."""
+    """replica(name, *options): starts an operator and waits until it serves: (operator, port)."""
     def replica(name, *options, wait=True):
         port = program.free_port()
         op = start(name, "--stream-address", f"127.0.0.1:{port}", *options)
@@ -97,7 +97,7 @@ def cluster_ca(cluster):
 
 
 class Agents(threading.Thread):
-    """Come again and again, to each port, with a bundle that is OLD seconds old."""
+    """A thread that connects to each port again and again, trusting the CA bundle of OLD seconds ago."""
     OLD = 0.5
 
     def __init__(self, cluster, ports):
@@ -111,7 +111,7 @@ class Agents(threading.Thread):
         while not self.ending:
             now = time.monotonic()
             history.append((now, bundle(self.cluster)))
-            # Where a busy machine kept this thread from looking, nobody knows what was there OLD seconds ago.
+            # If a busy machine delayed this thread, the bundle of OLD seconds ago is unknown: use the next newer one.
             while len(history) > 1 and (history[1][0] <= now - self.OLD or history[0][0] < now - 2 * self.OLD):
                 history.pop(0)
             if not self.bundles or self.bundles[-1] != history[-1][1]:
@@ -120,14 +120,14 @@ class Agents(threading.Thread):
                 try:
                     self.seen.add(shown(port, history[0][1]))
                 except ConnectionError:
-                    pass  # a replica that was killed
+                    pass  # the replica was killed
                 except OSError as e:
                     self.refused.append((port, repr(e)))
             time.sleep(0.05)
 
 
 def test_a_rotation_refuses_nobody(cluster, replica):
-    """Two replicas, one of which is killed on the way, and agents that come all the time."""
+    """Two replicas, of which one is killed during the rotation, and agents that connect all the time."""
     life = ("--stream-ca-life", str(LIFE))
     (first, port), (second, other) = replica("operator-0", *life), replica("operator-1", *life)
     began = program.wait_until("a bundle", lambda: bundle(cluster))
@@ -143,7 +143,7 @@ def test_a_rotation_refuses_nobody(cluster, replica):
     agents.ending = True
     agents.join()
     assert agents.refused == []
-    assert len(agents.seen) > 6  # each is shown for five or six seconds
+    assert len(agents.seen) > 6  # each certificate is in use for five or six seconds
     assert [b.count("BEGIN CERTIFICATE") for b in agents.bundles] == [1, 2, 2, 1]
     assert "old.key" not in secret(cluster)
 

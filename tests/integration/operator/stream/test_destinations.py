@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Destinations with what Secrets hold: who is told, what when a Secret changes or is not there."""
+"""Destinations with values of Secrets: which nodes get them, and what happens when a Secret changes or is missing."""
 
 import base64
 import json
@@ -42,12 +42,12 @@ def test_values_of_secrets_reach_the_nodes_that_need_them(cluster, nodes, serve,
             agent.until("a header", lambda x: header(x, "main") == FIRST)
             assert set(agent.destinations) == {"main"}
             assert agent.policy_of("agent-n1" if agent is a else "agent-n2")["destinations"] == ["main"]
-        # Read again and again: a new value comes without anybody's doing.
+        # The operator polls Secrets, so a new value arrives without any other change.
         secret(cluster, NAMESPACE, "backend", token=SECOND)
         changed = time.monotonic()
         at = a.until("the new header", lambda x: header(x, "main") == SECOND)
         print(f"another value of a Secret is on the node after {at - changed:.1f} s")
-        # A tenant's own: only for the node that has such a pod, and only with the admin's leave.
+        # A tenant's own destination goes only to the node with a matching pod, and only when the admin has granted the right.
         program_config = program.thing("ProfilingConfig", "own", {
             "podSelector": {"matchLabels": {"app.kubernetes.io/name": "web"}},
             "destinations": [otlp("mine", "mine.example:4317", "ours")],
@@ -82,7 +82,7 @@ def test_values_of_secrets_reach_the_nodes_that_need_them(cluster, nodes, serve,
         at = a.until("the tenant's new header", lambda x: header(x, "shop/mine") == FIRST)
         print(f"another value of a tenant's Secret is on the node after {at - changed:.1f} s")
         resolved(cluster, "pcfg", "own", "True", "Resolved", "", "shop")
-        # It goes: who has it keeps it, and it is said.
+        # The Secret is deleted: agents keep the value that they have, and the operator logs it.
         cluster.kubectl("delete", "secret", "backend", "-n", NAMESPACE)
         word = f"main is left out: there is no Secret {NAMESPACE}/backend"
         program.wait_until("a word", lambda: word in operator.log)
@@ -103,7 +103,7 @@ def resolved(cluster, kind, name, status, reason, text, namespace=NAMESPACE):
 
 
 def allow(cluster, namespace):
-    """As docs/policy.md has it."""
+    """Grants the operator the right to read the namespace's Secrets, as docs/policy.md describes."""
     role = (program.ROOT / "kustomize/components/tenant-secrets/cluster_role.yaml").read_text(encoding="utf-8")
     cluster.apply(role)
     cluster.apply({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch that is accepted works, or says that it does not: each field of both CRDs is changed on a real API server,
-and the change is seen on its way to a node (fields.py)."""
+"""Every accepted field has an effect, or a condition says that it has none: each field of both CRDs is changed on a real API
+server, and the effect is checked on its way to a node (fields.py)."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ SPEC = ("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"
 
 
 def leaves(schema, path):
-    """The fields that take a value: a[].b for lists of objects, a[] for lists, a{} for maps."""
+    """The paths of all leaf fields of SCHEMA: a[].b in lists of objects, a[] for other lists, a{} for maps."""
     if "properties" in schema:
         for name, part in schema["properties"].items():
             yield from leaves(part, f"{path}.{name}")
@@ -43,7 +43,7 @@ def fields_of(kind):
 
 
 def test_every_field_has_a_row():
-    """A new field without one fails here."""
+    """Every field of the CRDs has a row in fields.py."""
     cluster = [row[0] for rows in (fields.cluster_rows(), fields.rail_rows()) for row in rows]
     tenant = [row[0] for row in fields.tenant_rows()]
     assert sorted(cluster) == fields_of("clusterprofilingconfigs")
@@ -51,7 +51,7 @@ def test_every_field_has_a_row():
 
 
 def merged(base, change):
-    """Maps key by key; of lists with one map each, those."""
+    """CHANGE merged into BASE: maps by key; two lists of one map each by merging these maps; else CHANGE."""
     if isinstance(base, dict) and isinstance(change, dict):
         return {**base, **{k: merged(base.get(k), v) for k, v in change.items()}}
     if is_one(base) and is_one(change):
@@ -64,7 +64,7 @@ def is_one(value):
 
 
 def places(spec, at=()):
-    """{path: value} of what a spec sets."""
+    """{path: value} of all values that SPEC sets."""
     if is_one(spec):
         return places(spec[0], at)
     if not isinstance(spec, dict):
@@ -73,7 +73,7 @@ def places(spec, at=()):
 
 
 def groups(rows):
-    """Rows that do not meddle with each other are proven at once: objects take the operator a while."""
+    """ROWS in groups that do not affect each other and can be checked at once, since each step takes the operator a while."""
     found = []
     for row in rows:
         base, change = places(row[1]), {k: v for k, v in places(row[2]).items() if places(row[1]).get(k) != v}
@@ -93,7 +93,7 @@ def groups(rows):
 
 
 class World:
-    """What is seen of it."""
+    """The state that checks read: what the agent was told, and the objects in the cluster."""
 
     def __init__(self, cluster, agent, sizes):
         self.cluster, self.agent, self.sizes = cluster, agent, sizes
@@ -120,7 +120,7 @@ class World:
         return self.agent.destinations
 
     def object(self, kind, name):
-        """None when there is none. Without kubectl: it is asked hundreds of times."""
+        """The object, or None when it does not exist. By HTTP, since it is called hundreds of times."""
         try:
             return json.loads(self.cluster.request(f"{PATHS[kind]}/{name}"))
         except program.urllib.error.HTTPError as e:
@@ -129,7 +129,7 @@ class World:
             return None
 
     def put(self, kind, name, spec):
-        """All of the config's spec."""
+        """Creates the config, or replaces its whole spec."""
         made = program.thing({"cpc": "ClusterProfilingConfig", "pcfg": "ProfilingConfig"}[kind], name, spec, "shop")
         live = self.object(kind, name)
         if not live:
@@ -153,14 +153,14 @@ class World:
         return yaml.safe_load(self.object("configmap", name)["data"]["agent.yaml"])
 
     def condition(self, kind, name, condition):
-        """(status, reason, message) of the generation that is there; None before."""
+        """(status, reason, message) of a condition; None until it has been written for the current generation."""
         live = self.object(kind, name)
         return next(((c["status"], c["reason"], c["message"]) for c in live.get("status", {}).get("conditions", []) if
                      c["type"] == condition and c["observedGeneration"] == live["metadata"]["generation"]), None)
 
 
 def holds(world, check):
-    """A check of what is not there yet fails with one of these."""
+    """The result of CHECK; False when it raises because something does not exist yet."""
     try:
         return bool(check(world))
     except (TypeError, KeyError, IndexError, ValueError):
@@ -169,7 +169,7 @@ def holds(world, check):
 
 @pytest.fixture
 def world(cluster, nodes, serve, connect, token, certificate):  # noqa: F811
-    """An operator, an agent that listens, the pods "till" and "shy", and the Secrets of the namespace."""
+    """A World with an operator, a connected agent, the pods "till" and "shy", and the Secrets of the namespace."""
     cluster.kubectl("label", "node", "n1", "pool=g", "--overwrite")
     cluster.kubectl("label", "namespace", "shop", "cost=9", "--overwrite")
     cluster.kubectl("annotate", "namespace", "shop", "floor=2", "--overwrite")
@@ -191,7 +191,7 @@ def world(cluster, nodes, serve, connect, token, certificate):  # noqa: F811
     yield World(cluster, agent, {(name, k): len(v) for name, values in data.items() for k, v in values.items()})
     cluster.kubectl("delete", "pcfg", "--all", "-n", "shop")
     cluster.reset(before)
-    # Others count the pods, and what may be read.
+    # Other tests count pods and expect that Secrets cannot be read.
     cluster.kubectl("delete", "pod", "till", "shy", "-n", "shop", "--grace-period=0", "--force")
     cluster.kubectl("delete", "secret", *data, "-n", "shop")
     cluster.kubectl("delete", "rolebinding", "kiln-operator-secrets", "-n", "shop")
@@ -201,7 +201,7 @@ def world(cluster, nodes, serve, connect, token, certificate):  # noqa: F811
 
 
 def prove(world, rows, put):
-    """What went wrong with rows that are proven together: PUT sets a config's spec."""
+    """Checks ROWS together: base, change, base again. Messages about failures. PUT(spec) sets the spec of the config."""
     base, change = {}, {}
     for row in rows:
         base, change = merged(base, row[1]), merged(change, row[2])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A flood on the node stream's port (flood.py) costs little, and agents do not notice it. KILN_LONG=1: 60 s of
-each, and half an hour of the fuzzer (mode noise)."""
+"""A flood on the node stream's port (flood.py) costs the operator little and does not disturb agents. KILN_LONG=1: 60 s for
+each mode, and half an hour of the fuzzer (mode noise)."""
 
 import json
 import os
@@ -18,14 +18,14 @@ FLOOD = pathlib.Path(__file__).parent / "flood.py"
 LONG = os.environ.get("KILN_LONG")
 SECONDS, FUZZ_SECONDS = (60, 1800) if LONG else (8, 8)
 MEMORY_MAX = 64 << 20
-REVIEWS_RATE = 10  # a second, and as many at once
+REVIEWS_RATE = 10  # token reviews a second, and as many in one burst
 SAMPLES = 15
 FLOODS = [("bare", 10000, 1), ("hello", 10000, 5000), ("idle", 10000, 1), ("idle", 10000, 5000), ("junk", 300, 1),
           ("junk", 300, 300), ("reset", 100, 1), ("reset", 100, 100), ("bomb", 100, 100), ("frames", 100, 1), ("slow", 600, 1)]
 
 
 class Memory:
-    """What the operator takes beyond now: with the kernel's for its sockets where a memory cgroup can be made."""
+    """Measures the growth of the operator's memory, including its sockets' where a memory cgroup can be made."""
 
     def __init__(self, pid):
         self.pid, self.group = pid, None
@@ -40,7 +40,7 @@ class Memory:
                     self.group = None
         if self.group:
             (self.group / "cgroup.procs").write_text(str(pid), encoding="utf-8")
-            tcp = self.group / "memory.kmem.tcp.limit_in_bytes"  # version 1 counts only what is limited
+            tcp = self.group / "memory.kmem.tcp.limit_in_bytes"  # cgroup v1 accounts TCP memory only under a limit
             if tcp.exists():
                 tcp.write_text(str(1 << 40), encoding="utf-8")
         with open(f"/proc/{pid}/maps", encoding="utf-8") as f:
@@ -52,7 +52,7 @@ class Memory:
             return next(int(line.split()[1]) << 10 for line in f if line.startswith("VmRSS"))
 
     def kernel(self):
-        """Sockets, their buffers and what belongs to them, since it is in the group."""
+        """The kernel's memory for the process since it entered the cgroup: sockets, their buffers and related objects."""
         if not self.group:
             return 0
         lines = (self.group / "memory.stat").read_text(encoding="utf-8").splitlines()
@@ -68,7 +68,7 @@ class Memory:
 
 @pytest.fixture
 def measure():
-    """measure(pid): its Memory. Asked for before `serve`, so that the operator has ended when the group goes."""
+    """measure(pid): a Memory. Must precede `serve` in a test, so that the operator has ended when the cgroup is removed."""
     made = []
 
     def measure(pid):
@@ -87,7 +87,7 @@ def numbers():
 
 
 def latency(cluster, agent, numbers):
-    """Milliseconds from before a pod's change until the agent has it: median and slowest."""
+    """(median, maximum) ms from before a change of a pod until the agent is told."""
     times = []
     for _ in range(SAMPLES):
         container = f"{next(numbers):064x}"
@@ -145,7 +145,7 @@ def test_a_flood_is_not_noticed(cluster, nodes, measure, serve, connect, token, 
 
 
 def test_a_fuzzer_on_the_port_harms_nobody(cluster, nodes, serve, connect, token, numbers):  # noqa: F811
-    """The operator's program goes on (with ASan: without a word), and serves an agent all the while."""
+    """The operator survives the fuzzer (with ASan: without a report), and serves an agent all the time."""
     cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n3"}})
     make_pod(cluster, NAMESPACE, "agent-n3", "n3", "kiln-agent")
     operator, port = serve()
@@ -157,7 +157,7 @@ def test_a_fuzzer_on_the_port_harms_nobody(cluster, nodes, serve, connect, token
     while fuzzer.poll() is None:
         latency(cluster, a, numbers)
         time.sleep(1)
-        if time.monotonic() > came + 300:  # a stream is told to go elsewhere after half an hour
+        if time.monotonic() > came + 300:  # the operator ends each stream after half an hour
             a.stop()
             a, came = connect(port, token("agent-n1")), time.monotonic()
             a.until("snapshot", live)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two replicas of each role: killed, stopped, parted from the API server, their clocks set, one after another. Only who
-holds the lease writes (so says the API server's audit log), another takes over, no change of a config is lost, and the
-agents are told nothing wrong. KILN_LONG=1: what is stopped or parted stays so for a minute."""
+"""Two replicas of each role are killed, stopped, partitioned from the API server, and have their clocks set, one after
+another. By the API server's audit log only the holder of the lease writes; another replica takes over, no change of a
+config is lost, and agents are told nothing wrong. KILN_LONG=1: a replica is stopped or partitioned for a minute."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ LEASES = "coordination.k8s.io"
 
 
 class Replica:
-    """A place that a program runs in, behind a proxy and with a wall clock of its own."""
+    """A replica: a program that can be restarted, with a proxy to the API server and a wall clock of its own."""
 
     def __init__(self, user, proxy, shift, launch):
         self.user, self.proxy, self.shift, self._launch = user, proxy, shift, launch
@@ -30,11 +30,11 @@ class Replica:
         self.shift.write_text(str(seconds), encoding="utf-8")
 
     def ended(self):
-        """As after a kill, or when it gave up by itself: its exit code."""
+        """Waits until the program has ended; its exit code."""
         return program.wait_until("its end", lambda: self.op.process.poll() is not None) and self.op.process.returncode
 
     def again(self):
-        """What the kubelet does with a container that has ended."""
+        """Starts the ended program again, as the kubelet does with a container."""
         assert self.op.process.poll() is not None
         self.op = self._launch()
         program.wait_until("readiness", self.op.ready)
@@ -50,26 +50,26 @@ class World:
         self.agent = None
 
     def leader(self):
-        """None while nobody leads whom one can ask."""
+        """The replica that leads; None when no running replica does."""
         return next((c for c in self.controllers if c.op.process.poll() is None and not stopped(c) and c.op.leads()), None)
 
     def other(self, replica):
         return next(c for c in self.controllers if c is not replica)
 
     def change(self):
-        """Of a namespace's config, for the agents and for its status, and of the cluster's, for what is rendered."""
+        """Changes a namespace's config, which agents and its status show, and the cluster's, which rendered objects show."""
         self.hz, self.interval = self.hz + 1, self.interval + 1
         self.cluster.apply(program.thing("ProfilingConfig", "fast", {
             "profile": {"sampling": {"hz": self.hz}}}, "shop"))
         self.cluster.patch("cpc", "cluster", {"spec": {"agent": {"reportIntervalSeconds": self.interval}}})
 
     def told(self):
-        """The agent knows of the last change."""
+        """Waits until the agent was told of the last change."""
         assert self.agent.closed is None, self.agent.closed
         self.agent.until(f"{self.hz} Hz", lambda a: a.policy_of("web")["hz"] == self.hz)
 
     def done(self):
-        """Somebody has acted on the last change, and on nothing older after it."""
+        """Waits until a controller has acted on the last change; no older value may have been written after it."""
         c = self.cluster
         program.wait_until("the agents' configuration", lambda: f"reporter_interval: {self.interval}s" in (c.object(
             "configmap", "kiln-agent") or {"data": {"agent.yaml": ""}})["data"]["agent.yaml"])
@@ -85,7 +85,7 @@ class World:
         self.done()
 
     def writes(self):
-        """(begun, ended, user, is it the lease's, what) of each write of a controller that the server did."""
+        """(begun, ended, user, is it a write of the lease, text) of each successful write of a controller."""
         users = {c.user for c in self.controllers}
         self.cluster.settled()
         for e in self.cluster.audit(self.since):
@@ -103,7 +103,7 @@ def stopped(replica):
 
 
 def one_at_a_time(writes):
-    """In which order they led. Who wrote did so while the last write of the lease was his own."""
+    """The users in the order in which they led. Fails when a user wrote while another one held the lease."""
     writes = list(writes)
     leases = sorted((ended, user) for _, ended, user, lease, _ in writes if lease)
 
@@ -120,7 +120,7 @@ def one_at_a_time(writes):
 
 @pytest.fixture
 def world(cluster, nodes, shipped, accounts, start, control, join, tmp_path):  # noqa: F811
-    """Two of each role; the controllers are two accounts with the same rights, so that the audit log tells them apart."""
+    """Two replicas of each role. The controllers have two accounts with equal rights, to be told apart in the audit log."""
     directory = tmp_path / "accounts"
     directory.mkdir()
     cluster.kubectl("create", "serviceaccount", "operator-b", "-n", NAMESPACE)
@@ -178,7 +178,7 @@ def test_one_leads_and_no_change_is_lost(world):
     parted(world)
     streams_too(world)
     order = one_at_a_time(world.writes())
-    assert len(order) == 4, order  # the first one, and who took over from a killed, a stopped and a parted one
+    assert len(order) == 4, order  # the first leader, and those that took over from a killed, a stopped and a partitioned one
     print("led in turn:", [name.rsplit(":", 1)[1] for name in order])
 
 
@@ -194,7 +194,7 @@ def killed(world):
 
 
 def stood_still(world):
-    """It does not know, when it goes on, that it was away."""
+    """The leader is stopped and continued: it does not know at first that it was away, and must not write."""
     leader = world.leader()
     leader.signal(signal.SIGSTOP)
     since = time.monotonic()
@@ -211,9 +211,9 @@ def stood_still(world):
 
 
 def clocks(world):
-    """A day ahead, and back again: who leads goes on, and the other does not take what is not his."""
+    """Clocks are set a day ahead and back: the leader keeps the lease, and the other does not acquire it."""
     if not SHIFT:
-        return  # not with a sanitizer
+        return  # the clock cannot be shifted in builds with sanitizers
     leader = world.leader()
     for replica, seconds in ((leader, 86400), (world.other(leader), 86400), (leader, 0), (leader, 3600),
                              (world.other(leader), 0), (leader, 0), (world.streams[0], 1800), (world.streams[0], 0)):
@@ -226,7 +226,7 @@ def clocks(world):
 
 
 def parted(world):
-    """Nothing that it sends arrives, and what it sent arrives late."""
+    """The leader is partitioned from the API server: its requests do not arrive, and some arrive late."""
     leader = world.leader()
     leader.proxy.hold()
     since = time.monotonic()
@@ -248,13 +248,13 @@ def joined(world, i):
 
 
 def streams_too(world):
-    """Their agents keep what they were told, and hear of the rest afterwards."""
+    """The same for stream replicas: agents keep their state, and are told of changes afterwards."""
     stream = world.streams[0]
     stream.proxy.hold()
     world.change()
     world.done()
     time.sleep(AWAY)
-    assert stream.op.ready()  # or its agents, too, would have nobody
+    assert stream.op.ready()  # otherwise its agents would lose their stream
     stream.proxy.release()
     world.told()
     stream.signal(signal.SIGSTOP)
@@ -263,7 +263,7 @@ def streams_too(world):
     time.sleep(AWAY)
     stream.signal(signal.SIGCONT)
     world.agent.until("the change, or the end", lambda a: a.closed or a.policy_of("web")["hz"] == world.hz)
-    if world.agent.closed:  # a replica that stood for longer answers no ping in time: its agents go to another
+    if world.agent.closed:  # a replica that was stopped for long does not answer pings, so its agents connect to another one
         joined(world, 0)
     world.told()
     stream.signal(signal.SIGKILL)

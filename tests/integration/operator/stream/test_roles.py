@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--role=stream and --role=controller, two replicas of each, beside each other: what each does, what it leaves to the
-other, and that its ServiceAccount has the rights for that and no more."""
+"""--role=stream and --role=controller with two replicas of each: the tasks of each role, and that each ServiceAccount has
+exactly the rights that its role needs."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from test_stream import live, make_pod, nodes  # noqa: F401
 USERS = {name: f"system:serviceaccount:{NAMESPACE}:{name}" for name in (CONTROLLER, STREAM)}
 READ = "list watch"
 WRITE = "list watch create patch delete"
-# (verbs, group, resources, where: "" is the whole cluster, names).
+# (verbs, group, resources, namespace, names); namespace "": the whole cluster.
 RIGHTS = {
     CONTROLLER: [
         (READ, "", "pods namespaces nodes", "", ""),
@@ -51,7 +51,7 @@ def expand(rights):
 
 
 def granted(cluster, kubeconfig):
-    """What the API server says that the account may, in a namespace of others and in its own."""
+    """The account's rights by SelfSubjectRulesReview, in a foreign namespace and in Kiln's."""
     found = {}
     for where in ("default", NAMESPACE):
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
@@ -69,7 +69,7 @@ def granted(cluster, kubeconfig):
 
 @pytest.mark.parametrize("name", [CONTROLLER, STREAM])
 def test_a_role_has_the_rights_that_it_needs_and_no_others(cluster, shipped, accounts, name):
-    """What every ServiceAccount may (ask what it may) does not count."""
+    """Rights that every ServiceAccount has, such as reviewing its own rights, are left out."""
     assert granted(cluster, accounts[name]) - granted(cluster, accounts["nobody"]) == expand(RIGHTS[name])
 
 
@@ -87,7 +87,7 @@ def rule_of_secrets(names):
 
 def test_the_stream_reads_the_secrets_that_destinations_name_and_no_others(cluster, shipped, accounts, start,
                                                                          tmp_path):
-    """kubectl auth can-i, before, with and after."""
+    """The stream's rights follow the Secrets that destinations name: before, with and after such a destination."""
     own = expand(RIGHTS[STREAM])
     controller = start("controller-0", "--role=controller", "--stream-peers=127.0.0.1:1",
                        f"--stream-token={tmp_path}/none", kubeconfig=accounts[CONTROLLER])
@@ -111,7 +111,7 @@ def test_the_stream_reads_the_secrets_that_destinations_name_and_no_others(clust
         assert can_i("list secrets") == can_i("get secrets") == can_i("patch daemonsets.apps") == "no"
         owner, = cluster.object("role", "kiln-stream-destinations")["metadata"]["ownerReferences"]
         assert owner["kind"] == "ClusterProfilingConfig"
-        # Somebody gives it more: taken back.
+        # Additional rights are taken back.
         cluster.patch("role", "kiln-stream-destinations", {"rules": [
             {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}]})
         program.wait_until("its rights again", lambda: may() == own | rule_of_secrets(["backend", "me", "trust"]))
@@ -143,7 +143,7 @@ def test_docs_name_each_right_and_the_file_that_needs_it():
 
 
 def written(cluster, since):
-    """{ServiceAccount: what it wrote, or tried to}"""
+    """{ServiceAccount: the resources that it has written or tried to write}."""
     everything = cluster.writes(since)
     return {name: {w[2] for w in everything if w[0] == user} for name, user in USERS.items()}
 
@@ -183,7 +183,7 @@ def test_streams_serve_what_controllers_write(cluster, nodes, roles, join):  # n
     assert wrote[STREAM] == set()
     assert {"configmaps", "daemonsets", "profilingconfigs/status", "profilingnodes", "profilingnodes/status"} <= wrote[CONTROLLER]
     assert [w for w in cluster.writes(since) if w[0] in USERS.values() and w[4] in (401, 403)] == []
-    # An agent that goes, and one whose replica goes without a word.
+    # One agent disconnects; the replica of the other is killed.
     agents[0].stop()
     away = lambda i: "operator" not in cluster.object("pn", f"n{i}")["status"]  # noqa: E731
     program.wait_until("the first is away", lambda: away(1))
@@ -209,8 +209,8 @@ def test_a_controller_tells_of_secrets_that_it_may_not_read(cluster, nodes, role
         read = [e for e in cluster.audit() if e["verb"] == "get" and
                 e.get("objectRef", {}).get("name") == "not-there-yet"]
         assert {e["user"]["username"] for e in read} == {USERS[STREAM]}
-        assert {e["responseStatus"]["code"] for e in read} <= {200, 403, 404}  # 403: before it was let
-        # Of a namespace a node tells four, beside the cluster's: nobody's hide another's.
+        assert {e["responseStatus"]["code"] for e in read} <= {200, 403, 404}  # 403 before the right was granted
+        # A node lists at most four destinations of a namespace, besides the cluster's, so that none hides another's.
         names = [f"d{i}" for i in range(6)]
         cluster.kubectl("delete", "secret", "not-there-yet", "-n", NAMESPACE)
         cluster.reset({"destinations": [otlp("other", "vault.example:4317", "not-there-yet")],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CRDs that are newer than the operator, as in the middle of an upgrade and after a roll-back: a field that it does
-not know is told, and profiling goes on."""
+"""CRDs that are newer than the operator, as during an upgrade or after a roll-back: a condition names the unknown field, and
+profiling goes on."""
 
 import json
 
@@ -22,7 +22,7 @@ def change_crds(cluster, op, **more):
 
 @pytest.fixture
 def newer_crds(cluster):
-    """The server keeps the new field once it has the new schema: until then it drops it."""
+    """Adds the new field to the CRDs and waits until the server keeps it: before that, the server prunes it."""
     path = "/apis/profiling.kiln.dev/v1alpha1/namespaces/default/profilingconfigs?dryRun=All"
     probe = program.thing("ProfilingConfig", "probe", {"profile": {NEW: 7}})
     change_crds(cluster, "add", value={"type": "integer", "description": "Of a later version."})
@@ -35,7 +35,7 @@ def newer_crds(cluster):
 
 
 def is_told(cluster, kind, name, namespace, place):
-    """Accepted, and what it is that nothing comes of."""
+    """Whether the config is accepted and a condition says that the new field has no effect."""
     accepted = cluster.condition(kind, name, "Accepted", namespace)
     effective = cluster.condition(kind, name, "Effective", namespace)
     return accepted and effective and accepted[0] == "True" and effective[0] == "False" and \
@@ -57,7 +57,7 @@ def test_a_field_of_later_is_told_and_profiling_goes_on(cluster, nodes, serve, c
     a.until("97 Hz", lambda a: a.policy_of("web")["hz"] == 97)
     for what in told:
         program.wait_until(f"a word of {what}", lambda: is_told(cluster, *what))  # noqa: B023
-    # Whoever starts with the new field there already does as the one before it.
+    # An operator that starts when the field is already set behaves like the one before.
     operator.stop()
     _, port = serve("operator-1")
     b = connect(port, token("agent-n1"))
@@ -65,7 +65,7 @@ def test_a_field_of_later_is_told_and_profiling_goes_on(cluster, nodes, serve, c
     assert b.policy_of("web")["enabled"] and b.policy_of("agent-n1")["enabled"]
     assert all(is_told(cluster, *what) for what in told)
     assert cluster.object("daemonset", "kiln-agent")["metadata"]["generation"] == written
-    # Off is off, whatever else a config says.
+    # mode: Disabled holds, though the config has an unknown field.
     cluster.kubectl("label", "pod", "web", "-n", "shop", "app.kubernetes.io/name=x", "--overwrite")
     b.until("off", lambda b: not b.policy_of("web")["enabled"])
     cluster.kubectl("label", "pod", "web", "-n", "shop", "app.kubernetes.io/name=web", "--overwrite")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The API server refuses a stream replica everything for a while, with 401, 403 and 500: on the nodes nothing changes,
-and what changed meanwhile comes afterwards. KILN_LONG=1: half a minute."""
+"""The API server answers all requests of a stream replica with 401, 403 and 500 for a while: agents keep their state, and are
+told of the changes afterwards. KILN_LONG=1: for half a minute."""
 
 import copy
 import os
@@ -16,11 +16,11 @@ sys.path.insert(0, str(program.ROOT / "tests/integration/operator/faults"))
 from proxy import Proxy  # noqa: E402
 from storm import Storm  # noqa: E402
 
-SECONDS = 10 if os.environ.get("KILN_LONG") else 3  # of each code
+SECONDS = 10 if os.environ.get("KILN_LONG") else 3  # for each status code
 
 
 def through(cluster, kubeconfig, port, path):
-    """A copy of KUBECONFIG that goes through PORT."""
+    """The path of a copy of KUBECONFIG that connects to PORT."""
     text = pathlib.Path(kubeconfig).read_text(encoding="utf-8")
     direct = f"127.0.0.1:{cluster.state['apiserver_port']}"
     assert direct in text
@@ -29,7 +29,7 @@ def through(cluster, kubeconfig, port, path):
 
 
 def told(agent):
-    """What the agent knows by now."""
+    """A copy of the agent's current (pods, policies, destinations)."""
     while not agent.lines.empty():
         agent._take(*agent.lines.get())
     assert agent.closed is None, agent.closed

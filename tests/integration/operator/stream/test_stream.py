@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents of two nodes, what they are told, and who is not told anything."""
+"""What agents of two nodes are told, and which peers are rejected."""
 
 import time
 
@@ -28,7 +28,7 @@ def run_container(cluster, namespace, name, container_id):
 
 @pytest.fixture(scope="module")
 def nodes(cluster):
-    """Two nodes with an agent's pod each, and pods of a namespace."""
+    """Two nodes, each with an agent's pod and a pod of namespace "shop"."""
     cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "kiln-agent",
                                                                               "namespace": NAMESPACE}})
     for name in ("n1", "n2"):
@@ -82,7 +82,7 @@ def test_a_policy_reaches_the_agents_live(cluster, nodes, serve, connect, token)
 
 
 def test_a_refused_config_profiles_nobody(cluster, nodes, serve, connect, token):
-    """Keys of labels are refused by the operator alone; a removed destination by nobody when it is removed."""
+    """Errors that the API server cannot see: an invalid label key in a selector, and a reference to a removed destination."""
     _, port = serve()
     a = connect(port, token("agent-n1"))
     a.until("snapshot", live)
@@ -110,7 +110,7 @@ def test_a_refused_config_profiles_nobody(cluster, nodes, serve, connect, token)
 
 
 def test_annotations_that_are_asked_for_later_reach_the_agents(cluster, nodes, serve, connect, token):
-    """Of pods and namespaces that are there already: nobody changes them."""
+    """The annotations are on existing pods and namespaces, which do not change themselves."""
     cluster.kubectl("annotate", "namespace", "shop", "team=fruit")
     cluster.kubectl("annotate", "pod", "web", "-n", "shop", "note=ripe")
     _, port = serve()
@@ -163,7 +163,7 @@ def test_a_deleted_pods_token_is_of_no_use(cluster, nodes, serve, connect, token
 
 
 def test_whoever_claims_to_be_a_static_pod_is_none(cluster, nodes, serve, connect, token):
-    """Anybody may write the annotation that the kubelet gives a static pod; only the kubelet says that it runs."""
+    """Any user can write the annotation of a static pod; it counts only once the kubelet reports the pod as running."""
     _, port = serve()
     claims = program.pod("shop", "claims", "n1", annotations={"kubernetes.io/config.mirror": "ab" * 16})
     claims["spec"]["automountServiceAccountToken"] = False

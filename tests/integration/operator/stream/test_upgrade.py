@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an earlier version to this one and back, as `kubectl apply -k` does it: agents of both versions are told the same
-by the operators of both, whichever leads. Only with KILN_OLD, which names a checkout of the earlier version with its
+"""Upgrade from an earlier version and roll-back, with `kubectl apply -k`: operators of both versions tell agents of both
+versions the same, whichever leads. Runs only with KILN_OLD, the path of a checkout of the earlier version with its
 build/dev."""
 
 import contextlib
@@ -15,13 +15,13 @@ OLD, NEW = os.environ.get("KILN_OLD"), str(program.ROOT)
 
 
 def install(cluster, tree):
-    """Both versions' objects stay: apply takes nothing away."""
+    """Applies the default overlay of TREE. Objects of the other version stay, since apply deletes nothing."""
     cluster.kubectl("apply", "-k", f"{tree}/kustomize/overlays/default")
 
 
 @contextlib.contextmanager
 def binaries(tree):
-    """Programs that are started meanwhile are those of TREE."""
+    """A context in which the programs of TREE are started."""
     was = program.OPERATOR, conftest.AGENT
     program.OPERATOR, conftest.AGENT = f"{tree}/build/dev/bin/kiln-operator", f"{tree}/build/dev/bin/stream_agent"
     yield
@@ -29,7 +29,7 @@ def binaries(tree):
 
 
 class Version:
-    """One version's operator, in the roles that it has, and what agents of both versions are told by it."""
+    """The operator of one version, in the roles that this version has, and its agents, of both versions."""
 
     def __init__(self, tree, fixtures, tag):
         self.tree, self.f, self.tag, self.agents = tree, fixtures, tag, []
@@ -51,7 +51,7 @@ class Version:
         return self
 
     def connect(self, cluster, token, tmp_path, trees):
-        """An agent of the first version on n1, of the second on n2: a node has one."""
+        """Connects two agents, of the versions TREES, on the nodes n1 and n2."""
         ca = tmp_path / f"{self.tag}-ca.crt"
         ca.write_text(program.wait_until("a bundle", lambda: conftest.bundle(cluster)), encoding="utf-8")
         self.leave()
@@ -68,7 +68,7 @@ class Version:
         self.agents = []
 
     def told(self):
-        """{(namespace, pod): (is it profiled, at what rate, its identity)}"""
+        """{(namespace, pod): (is it profiled, Hz or False, its k8s.* attributes)}, from all agents."""
         pods = {}
         for a in self.agents:
             for p in a.pods.values():
@@ -78,7 +78,7 @@ class Version:
         return pods
 
     def until_hz(self, hz):
-        """The rate of shop's pods reaches the agents."""
+        """Waits until the agents are told the rate HZ for the pods of shop."""
         for a, pod in zip(self.agents, ("web", "db")):
             a.until(f"{hz} Hz", lambda a: a.policy_of(pod)["hz"] == hz)  # noqa: B023
 
@@ -115,7 +115,7 @@ def test_there_and_back(cluster, nodes, shipped, accounts, start, control, token
         install(cluster, tree)
         coming = Version(tree, fixtures, tag).start()
         assert running.told() == expected
-        # Beside the one that leads, whose agents go over. Each version has either node once.
+        # The agents move to the new operator while the old one leads; each agent version is on each node once.
         running.leave()
         for trees in ((NEW, OLD), (OLD, NEW)):
             coming.connect(cluster, token, tmp_path, trees)

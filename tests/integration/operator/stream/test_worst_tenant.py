@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The owner of one namespace does all that the server lets him, on the node of others' pods too: their changes go on
-reaching the agents, and he is told that he is over quota. Prints how long changes took. KILN_LONG=1: at full size."""
+"""A tenant creates as much as the API server lets it, on a node with other tenants' pods: the others' changes still reach the
+agents, and the tenant is told that it is over quota. Prints the latencies. KILN_LONG=1: at full size."""
 
 import itertools
 import json
@@ -13,13 +13,13 @@ from test_stream import live, make_pod, nodes, run_container  # noqa: F401
 
 LONG = os.environ.get("KILN_LONG")
 CONFIGS, PODS = (1100, 2000) if LONG else (160, 120)
-LARGE = "x" * (250 << 10)  # the server takes 256 KiB of annotations
-MEMORY_MAX = 1 << 30  # kustomize/base: the limit of either role
+LARGE = "x" * (250 << 10)  # the server allows 256 KiB of annotations
+MEMORY_MAX = 1 << 30  # the memory limit of each role in kustomize/base
 PATH = "/apis/profiling.kiln.dev/v1alpha1/namespaces/{}/profilingconfigs"
 
 
 def config(i):
-    """One of each sort of excess."""
+    """A config with excesses, whose kind depends on I."""
     values = [f"v{i}-{j}-{'y' * 40}" for j in range(16)]
     spec = {"podSelector": {"matchLabels": {f"k{j}": f"{i}" for j in range(16)},
                             "matchExpressions": [{"key": f"e{j}", "operator": "NotIn", "values": values}
@@ -39,14 +39,14 @@ def config(i):
 
 
 def pod(i):
-    """Matched by a config of its own. Every second one has more labels than are kept, and is never profiled."""
+    """A pod that config(i) matches. Every second pod has more labels than the operator keeps, and is never profiled."""
     made = program.pod("evil", f"p{i}", "n1", {f"k{j}": f"{i}" for j in range(16)}, {"filler": LARGE})
     made["metadata"]["labels"].update({f"l{j}": f"{j}" for j in range(200 if i % 2 else 1000)})
     return made
 
 
 class Evil(threading.Thread):
-    """All of it, as fast as the server takes it."""
+    """A thread that creates all configs and pods, as fast as the server accepts them."""
 
     def __init__(self, cluster):
         super().__init__(daemon=True)
@@ -84,8 +84,8 @@ def resident(pid):
 
 
 def answers(cluster):
-    """{name: (status, reason) of Accepted, None: no word yet} of all configs of the evil one, which are megabytes: who
-    asks for them all the time is his accomplice."""
+    """{config: (status, reason) of Accepted, or None} of the tenant's configs. Sleeps first: the list is megabytes large, and
+    frequent lists would add to the load."""
     found = {}
     program.time.sleep(3 if LONG else 0.3)
     for item in json.loads(cluster.request(PATH.format("evil")))["items"]:
@@ -100,7 +100,7 @@ def listed(operator):
 
 
 def test_a_tenants_worst_holds_nobody_up(cluster, nodes, serve, connect, token, evil):  # noqa: F811
-    # Without a lease: on a slow machine, the test's own server is too busy with him for it. The operator would end.
+    # Without a lease: on a slow machine the API server is too busy to renew it in time, and the operator would end.
     operator, port = serve("operator-0", "--leader-elect=false")
     a = connect(port, token("agent-n1"))
     a.until("snapshot", live)
@@ -123,7 +123,7 @@ def test_a_tenants_worst_holds_nobody_up(cluster, nodes, serve, connect, token, 
           f"{len(took)} changes of another namespace: median {took[len(took) // 2] * 1e3:.0f} ms, slowest "
           f"{took[-1] * 1e3:.0f} ms; the operator had {resident(operator.process.pid) >> 20} MiB at most")
     assert resident(operator.process.pid) <= MEMORY_MAX
-    # A list of all there is, which takes him and everybody else, is not had as often as he likes.
+    # Full lists, which affect all tenants, must be rare, whatever the tenant does.
     assert listed(operator) - lists <= 2 + seconds / 10
     program.wait_until("the refusal of each of his configs",
                        lambda: set(answers(cluster).values()) == {("False", "NamespaceOverQuota")})

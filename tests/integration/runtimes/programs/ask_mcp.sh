@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Starts an MCP server, and asks it again and again which tools it has: ten times, and when it has answered, once more. For
-# test_real_programs.py.
+# Starts an MCP server, and asks it for its list of tools until it ends: ten requests at a time, and the next ten when all are
+# answered. For test_real_programs.py.
 # usage: ask_mcp.sh COMMAND...   (in a directory where it can make the pipe for the answers)
 rm -f answers
 mkfifo answers

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Follows an arm64 program under qemu-aarch64 instruction by instruction, and writes down what test_recorded.c walks
-over: before each instruction the registers and the words of the stack that have changed, and which return addresses
-there are. Those come from the calls, returns and signals that happened, not from unwind information.
+"""Follows an arm64 program under qemu-aarch64 instruction by instruction, and writes a recording, over which
+test_recorded.c walks: before each instruction the registers and the words of the stack that have changed, and the true
+return addresses. These come from the calls, returns and signals that happened, not from unwind information.
 
 usage: record.py [OPTION...] OUT PROGRAM [ARGUMENT...]   (hack/record-arm64 calls it)
 
@@ -14,8 +14,8 @@ with their arguments:
   M address value     a word of the stack
   C address           a call: the return address
   T                   a return
-  S address pc        a signal: where its handler returns to, and where it interrupted
-  P pc                the handler changed where it interrupted
+  S address pc        a signal: the return address of its handler, and the interrupted pc
+  P pc                the handler changed the interrupted pc
   U                   sigreturn
   O                   there may be more frames than the calls that were seen
   W                   an instruction comes next: walk"""
@@ -32,11 +32,11 @@ BASE = 0x100000000000  # where the program's address 0 is in the emulator
 REGISTERS = 33
 SP, PC = 31, 32
 RED_ZONE = 256
-MASK = (1 << 48) - 1  # what a task of the emulator has as addresses
+MASK = (1 << 48) - 1  # address bits of a task in the emulator
 STACK_MAX = 1 << 20
 OTHER_STACK = 1 << 17
 SIGRETURN = 139
-CONTEXT_PC = 184 + 32 * 8  # from the third argument of a handler: ucontext, mcontext
+CONTEXT_PC = 184 + 32 * 8  # offset of the pc in the ucontext, the third argument of a handler
 TRAP = 5
 
 
@@ -84,9 +84,9 @@ class Recording:
         self.memory = open(f"/proc/{pid}/mem", "rb", buffering=0)
         self.registers = [None] * REGISTERS
         self.stack = {}  # page -> its bytes
-        self.skipped = set()  # functions that are not followed into
-        self.contexts = []  # of signals: where their pc is, and what it is
-        self.calls = []  # return addresses, and where signals interrupted
+        self.skipped = set()  # addresses of functions that are not followed
+        self.contexts = []  # of each signal: [address of the interrupted pc, its value]
+        self.calls = []  # return addresses of calls, and interrupted pcs of signals
         self.walks = 0
         self.out.write(b"KILNARM1" + struct.pack("<QQ", mask, len(mappings)))
         for start, end, bias, name in mappings:
@@ -107,7 +107,7 @@ class Recording:
         self.registers = registers
 
     def write_page(self, page, end):
-        """The words of the page below END that differ from what was written before."""
+        """Writes the words of PAGE, up to END, that have changed since they were last written."""
         try:
             new = self.read(page, 4096)
         except OSError:
@@ -124,7 +124,8 @@ class Recording:
                 self.event("M", page + at, struct.unpack("<Q", word)[0])
 
     def write_stack(self, sp, top):
-        """Up to TOP, or of another stack than that, which Go has, a part."""
+        """Writes the stack from the red zone below SP up to TOP. When SP is on another stack, as in Go, writes OTHER_STACK
+        bytes of that one."""
         low = (sp & ~7) - RED_ZONE
         if not top - STACK_MAX < sp <= top:
             top = sp + OTHER_STACK
@@ -132,7 +133,7 @@ class Recording:
             self.write_page(page, top)
 
     def write_changed_context(self):
-        """A signal handler may change where the program goes on."""
+        """Writes the interrupted pc of the innermost signal when its handler has changed it."""
         if self.contexts:
             at, before = self.contexts[-1]
             now = struct.unpack("<Q", self.read(at, 8))[0]
@@ -150,13 +151,13 @@ def instruction_kind(word):
 
 
 def call_target(recording, pc):
-    """Where the instruction at PC calls to; 0: it calls nothing, or by a register."""
+    """Address that the instruction at PC calls; 0 when it is no call, or a call by a register."""
     word = struct.unpack("<I", recording.read(pc, 4))[0]
     return pc + ((word & 0x3ffffff) - (word & 0x2000000) * 2) * 4 if word & 0xfc000000 == 0x94000000 else 0
 
 
 def account(recording, pc, now):
-    """The instruction at PC has been executed."""
+    """Records the call or return at PC, which has been executed; NOW: the pc after it. Returns the instruction's kind."""
     kind = instruction_kind(struct.unpack("<I", recording.read(pc, 4))[0])
     if kind == "call":
         recording.event("C", pc + 4)
@@ -169,8 +170,8 @@ def account(recording, pc, now):
 
 
 def step(stub, recording, registers, signal):
-    """Executes one instruction, or delivers SIGNAL; (registers, signal that is due), or None at the end. The emulator
-    executes one instruction more when a signal comes, and behind a system call."""
+    """Executes one instruction, or delivers SIGNAL. Returns (registers, signal to deliver next), or None at the program's
+    end. The emulator executes one instruction more when a signal comes, and after a system call."""
     pc = registers[PC]
     if call_target(recording, pc) in recording.skipped and not signal:
         run_to(stub, pc + 4)
@@ -210,7 +211,7 @@ def is_elf(path):
 
 
 def mapped_files(pid):
-    """path of an ELF file -> where it is mapped in the program."""
+    """{path of an ELF file: address at which it is mapped in the program}."""
     found = {}
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
         for line in maps:
@@ -221,7 +222,7 @@ def mapped_files(pid):
 
 
 def segments_of(path):
-    """[(address, size, flags)] of what is loaded."""
+    """[(address, size, flags)] of the loaded segments of the file at PATH."""
     return [(int(address, 16), int(size, 16), flags) for address, size, flags in
             re.findall(r"LOAD +\w+ (\w+) \w+ \w+ (\w+) (R.[E ])", readelf("-l", path))]
 
@@ -250,14 +251,14 @@ def run_to(stub, address):
 
 
 def functions(path, start, pattern):
-    """Addresses of the functions with such names in the file at PATH, which is mapped at START."""
+    """Addresses of the functions whose names match PATTERN in the file at PATH, which is mapped at START."""
     return [bias_of(path, start) + int(value, 16) for value in
             re.findall(rf"(\w+) +\d+ FUNC +\w+ +\w+ +\d+ (?:{pattern})(?:@|$)", readelf("--syms", path), re.M)]
 
 
 def begin(stub, pid, program, marker):
-    """Runs the dynamic linker, and then to the function MARKER, if there is one. The program's stack pointer at its entry
-    point."""
+    """Runs the program to its entry point, and on to the function MARKER, if it is given. Returns the stack pointer at the
+    entry point."""
     path, start = next((p, s) for p, s in mapped_files(pid).items() if os.path.samefile(p, program))
     entry = int(re.search(r"Entry point address: +(\w+)", readelf("-h", path))[1], 16)
     if "DYN" in re.search(r"Type: +(.*)", readelf("-h", path))[1]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what test_beam.c reads: of a process with the module beam_swap, the list of modules cut down to that one, the
-JIT's own and the machine's, and the code of process_main() and around beam_swap's functions.
+"""Writes the data of test_recorded.c from a process that has loaded the module beam_swap: the JIT's list of modules, cut down
+to beam_swap, the JIT's own entries and the entry with process_main(); and the code of process_main() and of beam_swap.
 usage: record.py PID > tests/data/beam/RELEASE.txt"""
 import struct
 import subprocess
@@ -29,7 +29,8 @@ def descriptor():
     for line in symbols.stdout.splitlines():
         if line.endswith(" __jit_debug_descriptor"):
             return base + int(line.split()[1], 16)
-    # It is in the file's variables, as {1, 0, 0, the first entry}, which has a module's description.
+    # Without the symbol: the writable data of beam.smp is searched for {1, 0, 0, first entry}, where the first entry has the
+    # description of a module.
     for m in [m for m in exe if "w" in m[1]] + [maps[maps.index(exe[-1]) + 1]]:
         start, end = (int(x, 16) for x in m[0].split("-"))
         data = read(start, end - start)
