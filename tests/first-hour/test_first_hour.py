@@ -126,12 +126,14 @@ class Work:
 def assert_told(seen, work):
     """SEEN, {function: seconds}, must agree with WORK: the sum and each function within 5 % of the program's CPU time.
 
-    The program never sleeps. If its elapsed time exceeds its CPU time, a hypervisor may have taken the CPU away: samples
-    count that time, the thread's CPU clock does not."""
+    The program never sleeps. If its elapsed time exceeds its CPU time, a hypervisor or another program has taken the CPU
+    away. Samples count the hypervisor's time, the thread's CPU clock does not. Next to another program, the number of
+    samples that hit this one varies: half of the time that it waited is allowed for."""
     total, longer = work.total(), work.lasted / work.total()
-    assert 0.95 * total <= sum(seen.values()) <= (longer + 0.05) * total, (seen, work.used, longer)
+    slack = (0.05 + (longer - 1) / 2) * total
+    assert total - slack <= sum(seen.values()) <= (longer + 0.05) * total, (seen, work.used, longer)
     for function, took in work.used.items():
-        assert took - 0.05 * total <= seen.get(function, 0) <= longer * took + 0.05 * total, (seen, work.used, longer)
+        assert took - slack <= seen.get(function, 0) <= longer * took + 0.05 * total, (seen, work.used, longer)
 
 
 def by_function(stacks):
