@@ -1,20 +1,20 @@
-// What is shown, as the address says it after '#': a link shows the same, and the back button goes back.
+// The state of the view, kept in the address after '#': a link shows the same view, and the back button goes back.
 
-/** Each with its default. */
+/** The keys of the state, with their defaults. */
 export const DEFAULTS = {
 	view: "flame", window: "60", range: "", base: "", baseRange: "", kind: "0", group: "name", search: "", regex: "", chosen: "",
 	process: "", thread: "", namespace: "", pod: "", container: "", label: "", trace: "", hidden: "", focus: "", drop: "", recursion: "", sort: "self",
 	paused: "", zoom: "",
 };
-/** What may stand there; other keys take any text. */
+/** The values that a key may have; keys that are not listed take any text. */
 const CHOICES = {
 	view: /^(flame|icicle|sandwich|table)$/, window: /^(10|60|300|0)$/, base: /^(10|60|0)?$/, kind: /^([01]|wall|probe:.+)$/s,
 	group: /^(name|process|thread|container|label:.+)?$/s, trace: /^[0-9a-f]{0,32}$/, sort: /^-?(name|self|total|change)$/, range: /^(\d+-\d+)?$/, baseRange: /^(\d+-\d+)?$/,
 	regex: /^1?$/, recursion: /^1?$/, paused: /^1?$/, process: /^((pid|name):.*)?$/s,
 };
-const ZOOM_MAX = 4000; // characters; a longer path is not worth an address
+const ZOOM_MAX = 4000; // characters; a longer list of names is left out of the address
 
-/** The state that HASH describes; what makes no sense is as if it were not there. */
+/** The state that HASH describes; invalid values are ignored. */
 export function parse(hash) {
 	const q = new URLSearchParams(hash.replace(/^#/, "")), state = { ...DEFAULTS };
 	for (const key of Object.keys(state)) {
@@ -24,7 +24,7 @@ export function parse(hash) {
 	return { state, token: q.get("token") ?? "" };
 }
 
-/** Puts STATE into the address; PUSH: as a step that the back button takes back. */
+/** Writes STATE into the address. PUSH: as a new entry of the history, which the back button undoes. */
 export function write(state, push) {
 	const q = new URLSearchParams();
 	for (const [key, value] of Object.entries(state)) if (value !== DEFAULTS[key]) q.set(key, value);
@@ -34,7 +34,7 @@ export function write(state, push) {
 	else history.replaceState(null, "", address);
 }
 
-/** Names in one text, and back. */
+/** join() makes one text of names, split() the names of such a text. */
 export function join(names) {
 	const text = names.map((name) => name.replaceAll("%", "%25").replaceAll(";", "%3B")).join(";");
 	return text.length > ZOOM_MAX ? "" : text;

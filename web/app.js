@@ -1,4 +1,4 @@
-// The page: controls, and what is computed when. What is shown is in the address (address.js).
+// The page: its controls, and when it computes and draws. The state of the view is in the address (address.js).
 
 import { DEFAULTS, parse, write, join, split, times } from "./address.js";
 import { Model, PROBE } from "./model.js";
@@ -20,7 +20,7 @@ const TABLE_ROWS = 150, REDRAW_MS = 500, TASK_MS = 8, FILTERS_MS = 5000, HOLD_MS
 const state = { ...DEFAULTS };
 let token = "", held = null, shown = null, failures = 0, timer = 0, building = null, rows = TABLE_ROWS, filtersAt = 0, heardAt = 0, firstAt = 0;
 
-/** What is looked at: the stream's model, or what it was when the page was paused. */
+/** The model that is shown: the stream's, or its snapshot from when the page was paused. */
 function view() { return held ?? model; }
 
 function filter() {
@@ -45,18 +45,18 @@ function duration(ns) {
 	if (ns >= 1e6) return (ns / 1e6).toFixed(0) + " ms";
 	return (ns / 1e3).toFixed(0) + " µs";
 }
-/** The name of the probe that a kind in the address is of; "" for others. */
+/** The probe's name in a kind of the address, "probe:NAME"; "" for other kinds. */
 const probeOf = (kind) => kind.startsWith("probe:") ? kind.slice(6) : "";
-/** What N of the chosen kind is: time, or hits of a probe. */
+/** N of the chosen kind as text: a time, or a number of hits of a probe. */
 function amount(n) { return probeOf(state.kind) ? `${Math.round(n).toLocaleString()} hits` : duration(n); }
 const seconds = (ms) => (ms / 1000).toFixed(ms < 9500 ? 1 : 0) + " s";
 
 // ---- computing: from the model to what is shown
 
-/** Whether there is any time before what is shown: not before the start. */
+/** Whether there is time before the shown time. False when everything since the start is shown. */
 const hasTimeBefore = () => state.window !== "0" || state.range !== "";
 
-/** The weights of the times that are chosen; the base's are scaled to the same length of time. */
+/** The weights of the chosen time and of its base; those of the base are scaled to the length of the chosen time. */
 function weigh(from) {
 	const f = filter(), range = times(state.range), baseRange = times(state.baseRange);
 	const end = range ? range[1] : from.end(), length = range ? (range[1] - range[0]) / 1000 : Number(state.window);
@@ -75,7 +75,7 @@ function weigh(from) {
 	return { weights, base, ms: now.ms, baseMs: before.ms, end, from };
 }
 
-/** At once, for what the user did. What was being made of newer windows meanwhile is dropped. */
+/** Computes and draws at once, after an action of the user. An unfinished update for new windows is dropped. */
 function compute() {
 	building = null;
 	finish(computeSteps());
@@ -86,7 +86,10 @@ function* computeSteps() {
 	yield* paintSteps();
 }
 
-/** For windows that came: in tasks that leave the browser time to draw. DONE: afterwards. */
+/**
+ * Computes and draws after new windows, in short tasks between which the browser can draw. Calls DONE at the end, also
+ * when compute() has dropped the update.
+ */
 function computeBetweenFrames(done) {
 	const steps = building = computeSteps();
 	(function go() {
@@ -100,10 +103,10 @@ function computeBetweenFrames(done) {
 	})();
 }
 
-/** The numbers, when they are others than those that are shown. */
+/** Computes the tree and the table, unless those that are shown were made from the same data and settings. */
 function* buildSteps() {
 	const hide = hidden(), from = held ?? model.ofThisConnection();
-	// Another view of the same needs no other tree.
+	// Another view of the same data needs no other tree.
 	const { group, hidden: types, drop, focus, recursion, window: last, range, base, baseRange } = state;
 	const of = JSON.stringify([Boolean(held), from.version, group, types, drop, focus, recursion, last, range, base, baseRange, filter()]);
 	let next = shown;
@@ -137,7 +140,7 @@ function* paintSteps() {
 	drawLegend();
 }
 
-/** Frames that the search finds: a part of the name or of the file, without regard to case, or a regular expression. */
+/** Marks the frames that the search finds by name or file, ignoring case: by a part of it or by a regular expression. */
 function find() {
 	let text = state.search.trim().toLowerCase();
 	shown.matches = shown.hit = null;
@@ -152,7 +155,7 @@ function find() {
 	tellFound(weight ? `found in ${percent(weight, shown.total)}` : "not found");
 }
 
-/** The search and the zoom in which "next match" found nothing, or "". */
+/** MISSED: the searchKey() for which "next match" found nothing, or "". */
 let missed = "", found = "";
 const searchKey = () => JSON.stringify([state.search, state.regex, state.view, state.chosen, upper.zoom, lower.zoom]);
 function tellFound(now = found) {
@@ -203,12 +206,15 @@ function menuOf(flame, node, keys, x, y) {
 	], x, y, flame.canvas);
 }
 
-/** Where the graph was zoomed to, when it shows something else than before: numbers of frames are another stream's. */
+/**
+ * The zoomKey() that the zoom belongs to. When the key changes, the zoom is looked up again by names, because another
+ * stream numbers its frames differently.
+ */
 let zoomed = "";
 const zoomKey = (sandwich) => JSON.stringify(sandwich ? [shown.from.born, state.chosen] : [shown.from.born, "", state.zoom]);
 function keepZoom(sandwich) {
 	const now = zoomKey(sandwich), names = sandwich ? [] : split(state.zoom);
-	// A path that is not there may come with the next window.
+	// Frames of the path that do not exist yet may come with the next window.
 	if (now === zoomed && upper.zoom.length >= names.length) return;
 	if (now !== zoomed) lower.zoom = [];
 	zoomed = now;
@@ -244,7 +250,7 @@ function drawGraphs() {
 	}
 }
 
-/** What the menu has narrowed, each with a button that takes it back. */
+/** Lists the restrictions set by a frame's menu or the timeline, each with a button that removes it. */
 function drawChips() {
 	const list = [];
 	if (state.focus) list.push([`only stacks with ${state.focus}`, { focus: "" }]);
@@ -299,7 +305,7 @@ function drawTable() {
 let legendKey = "", present = [], presentOf = 0;
 function drawLegend() {
 	const diff = shown.base !== null && state.view !== "sandwich";
-	// Frame 0 is "[other]", which is always known and seldom seen.
+	// Frame 0, "[other]", is always in the table but seldom in the graph.
 	const { frameType } = view();
 	if (presentOf !== frameType.length) present = [...new Set(frameType.slice(1))].sort((a, b) => a - b);
 	presentOf = frameType.length;
@@ -356,12 +362,12 @@ function showCrumbs(line) {
 
 // ---- controls
 
-/** What can be filtered by. Not while a list is open: it would change under the hand. */
+/** Fills the lists of the filters, but not while one has the focus: it would change while the user chooses. */
 function fillFilters() {
 	const now = performance.now();
 	if (now < filtersAt || FILTERS.includes(document.activeElement?.id)) return;
 	const from = view(), lists = choices(from, state.window === "0");
-	filtersAt = lists.process.length ? now + FILTERS_MS : 0; // the history comes after the totals
+	filtersAt = lists.process.length ? now + FILTERS_MS : 0; // 0: try again soon, because the history comes after the totals
 	for (const key of FILTERS) fill($(key), lists[key], state[key]);
 	document.querySelectorAll(".kube").forEach((e) => { e.hidden = !lists.namespace.length; });
 	document.querySelector(".box").hidden = !lists.container.length;
@@ -371,7 +377,7 @@ function fillFilters() {
 	fillKinds(from);
 }
 
-/** What roots are grouped by: what all samples have, and each label's key. */
+/** Fills the list of groupings: those that all samples have, and the key of each label. */
 function fillGroups(keys) {
 	const select = $("group"), fixed = [...select.options].filter((o) => !o.value.startsWith("label:")), by = state.group;
 	const list = by.startsWith("label:") && !keys.some(([value]) => value === by) ? [...keys, [by, by.slice(6)]] : keys;
@@ -383,7 +389,7 @@ function fillGroups(keys) {
 	select.value = by;
 }
 
-/** What the field for a trace offers. */
+/** Fills the suggestions of the trace field. */
 function fillTraces(from) {
 	const ids = traces(from), key = ids.join();
 	document.querySelector(".traced").hidden = !ids.length && !state.trace;
@@ -392,7 +398,7 @@ function fillTraces(from) {
 	$("traces").replaceChildren(...ids.map((id) => new Option(id)));
 }
 
-/** CPU, and what else there is: off-CPU time, each probe by its name. */
+/** Fills the list of kinds: CPU, off-CPU and wall clock if there is off-CPU time, and each probe by its name. */
 function fillKinds(from) {
 	const probes = new Set(from.groups.filter((g) => g.kind >= PROBE).map((g) => from.strings[g.kind - PROBE]));
 	const waits = from.groups.some((g) => g.kind === 1) || state.kind === "1" || state.kind === "wall";
@@ -448,7 +454,7 @@ function readAddress() {
 	if (shown) compute();
 }
 
-/** Whether stacks or frames are left out by what the agent does not know: its profiles would have them. */
+/** Whether the page leaves out stacks or frames by settings that the agent does not know: its profiles would have them. */
 function isNarrowed() { return Boolean(state.focus || state.drop || state.recursion || state.hidden); }
 
 async function download(format) {
@@ -494,7 +500,8 @@ function bind() {
 	let wait = 0, asked = 0;
 	$("search").addEventListener("input", () => {
 		state.search = $("search").value;
-		// At most once for each picture, however quick the keys are; browsers limit how often an address may change.
+		// Paints at most once per animation frame, however fast the user types. The address is written later, because
+		// browsers limit how often it may change.
 		if (!asked) asked = requestAnimationFrame(() => { asked = 0; if (shown) paint(); });
 		clearTimeout(wait);
 		wait = setTimeout(() => write(state, false), 250);
@@ -570,7 +577,7 @@ function say(message, bad) {
 	$("status").classList.toggle("bad", Boolean(bad));
 }
 
-/** How old the newest data are: a connection that brings nothing is no live page. */
+/** Shows for how long no data have come: an open connection alone does not make the page live. */
 function tellAge() {
 	const late = heardAt && performance.now() - heardAt > model.interval + LATE_MS;
 	$("age").textContent = !heardAt ? "" : held ? "paused" : late ? `no data for ${seconds(performance.now() - heardAt)}` : "";
@@ -582,7 +589,7 @@ function changed() {
 	heardAt = performance.now();
 	firstAt ||= heardAt;
 	tellAge();
-	// A link to a paused page: when the history is here.
+	// A link to a paused page: pauses once the history has arrived.
 	if (state.paused && !held && heardAt - firstAt > HOLD_MS) { hold(); showControls(); }
 	if (!timer) timer = setTimeout(update, shown ? REDRAW_MS : 0);
 }
@@ -593,7 +600,7 @@ function update() {
 	if (held && shown?.from === held) { timer = 0; return; }
 	computeBetweenFrames(() => {
 		setTimeout(fillFilters);
-		// What came meanwhile is not in it.
+		// Windows that came meanwhile are not in the picture: update again.
 		timer = model.version !== version ? setTimeout(update, REDRAW_MS) : 0;
 	});
 }

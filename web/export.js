@@ -1,4 +1,4 @@
-// Files to keep: an SVG of what is shown; the other formats come from the agent or from keep.js.
+// Downloads. The SVG of the graph is made here; the other formats come from the agent or from keep.js.
 
 import { ROW, colourOf, diffColour, inkOn, GROUP_COLOUR } from "./flame.js";
 import { byName } from "./tree.js";
@@ -10,8 +10,8 @@ function escape(text) {
 }
 
 /**
- * A flame graph as an SVG document of its own. LINE: the root and the frames below it down to the one that is zoomed
- * to; DIFF: whether colours are of the change since the base.
+ * A flame graph as a standalone SVG document. LINE: the frames from the root to the zoomed one; DIFF: colours show the
+ * change since the base.
  */
 export function toSvg(line, types, title, { icicle, diff }) {
 	const full = 1200, root = line[0], top = line[line.length - 1], rects = line.slice(0, -1).map((node, d) => ({ node, d, x: 0, w: full }));
@@ -58,7 +58,7 @@ export function save(blob, name) {
 	setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-/** The query of /api/profile for what FILTER and SECONDS choose. */
+/** The query of /api/profile for FILTER and the last SECONDS; 0: since the start. */
 export function profileQuery(format, seconds, filter) {
 	const q = new URLSearchParams({ format, window: String(seconds) });
 	for (const key of ["thread", "namespace", "pod", "container", "label", "trace"]) if (filter[key]) q.set(key, filter[key]);

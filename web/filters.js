@@ -1,4 +1,4 @@
-// The lists of what can be filtered by: what had CPU time in the last five minutes first, the most of it on top.
+// The lists of the filters: those with samples in the last five minutes, by weight, the largest first.
 
 import { containerLabel } from "./model.js";
 
@@ -11,7 +11,10 @@ function recent(model) {
 	return out;
 }
 
-/** {process, thread, namespace, pod, container, label, key: [[value, label], ...]}; value null: says what is left out. ALL: also what had none lately. */
+/**
+ * {process, thread, namespace, pod, container, label, key: [[value, label], ...]}; value null: says how many are left out.
+ * ALL: also those without samples in the last five minutes.
+ */
 export function choices(model, all) {
 	const weights = recent(model), maps = { process: new Map(), thread: new Map(), namespace: new Map(), pod: new Map(), container: new Map(), label: new Map(), key: new Map() };
 	const pids = new Map();
@@ -25,7 +28,7 @@ export function choices(model, all) {
 		const name = model.strings[g.process];
 		put(maps.process, name, name, weights[i]);
 		if (!pids.has(name)) pids.set(name, new Map());
-		if (g.pid) put(pids.get(name), g.pid, `  ${name} ${g.pid}`, weights[i]); // none: counts of stacks that went
+		if (g.pid) put(pids.get(name), g.pid, `  ${name} ${g.pid}`, weights[i]); // 0: counts of dropped entries
 		for (const key of ["thread", "namespace", "pod", "container"]) {
 			const value = model.strings[g[key]];
 			if (value) put(maps[key], value, key === "container" ? containerLabel(model, g) : value, weights[i]);
@@ -49,7 +52,7 @@ export function choices(model, all) {
 	return out;
 }
 
-/** The first MOST of ENTRIES, and how many of them these are when some are left out: that one cannot be chosen. */
+/** The first MOST of ENTRIES. If there are more, also an entry that says so and cannot be chosen. */
 function firstOf(entries, most, indent) {
 	return entries.length > most ? [...entries.slice(0, most), [null, `${indent}${most} of ${entries.length}`]] : entries;
 }

@@ -4,18 +4,18 @@ import { byName, widestMatch } from "./tree.js";
 
 export const ROW = 18;
 const MIN_WIDTH = 0.4; // pixels; narrower frames are drawn together, as one grey block in their place
-const MAX_DEPTH = 500; // rows below the zoomed frame; what is deeper is one grey block
+const MAX_DEPTH = 500; // rows below the zoomed frame; deeper frames are one grey block
 const MAX_PIXELS = 32000; // browsers draw nothing on a canvas that is higher
 
-// Okabe and Ito's colours (jfly.uni-koeln.de/color) for those that are seen most. The rest were searched for:
-// every two are 10 or more apart (CIEDE2000), for colour-blind people of all kinds too
+// Okabe and Ito's colours (jfly.uni-koeln.de/color) for the most common types. The others were found by a search:
+// every two colours are 10 or more apart (CIEDE2000), for colour-blind people of all kinds too
 // (tests/integration/live/test_colours.py).
 const COLOURS = {
 	native: "#e69f00", kernel: "#d55e00", go: "#56b4e9", rust: "#cc79a7", cpython: "#009e73", v8js: "#f0e442",
 	jvm: "#0072b2", ruby: "#993333", php: "#33ffbb", perl: "#7777ff", dotnet: "#99bb77", beam: "#335577",
 	luajit: "#3333dd", "abort-marker": "#5f666e",
 };
-/** What the types are called where people read it; the rest is called as it is. */
+/** Names of the types for people; other types are shown by their own name. */
 const LABELS = {
 	go: "Go", rust: "Rust", cpython: "Python", v8js: "JavaScript", jvm: "JVM", ruby: "Ruby", php: "PHP", perl: "Perl", dotnet: ".NET",
 	beam: "BEAM", luajit: "LuaJIT", "abort-marker": "incomplete",
@@ -25,7 +25,7 @@ export const GROUP_COLOUR = "#c9ced6";
 const SMALL_COLOUR = "#9aa1ab";
 export function colourOf(type) { return COLOURS[type] || GROUP_COLOUR; }
 
-const DARKEST = 0.93, LIGHTEST = 1.05; // of one type
+const DARKEST = 0.93, LIGHTEST = 1.05; // the shades of a type's colour, by the frame's name
 function shade(hex, name) {
 	let h = 0;
 	for (let i = 0; i < name.length && i < 24; i++) h = (h * 31 + name.charCodeAt(i)) | 0;
@@ -40,28 +40,28 @@ export function diffColour(share) {
 	const to = x < 0 ? [0, 114, 178] : [213, 94, 0];
 	return `rgb(${to.map((c) => Math.round(235 + (c - 235) * t)).join(",")})`;
 }
-/** What can be read on this colour, "#rrggbb" or "rgb(r,g,b)". */
+/** The colour of text that can be read on COLOUR, "#rrggbb" or "rgb(r,g,b)": black or white. */
 export function inkOn(colour) {
 	const parts = colour[0] === "#" ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)) : colour.match(/\d+/g).map(Number);
-	// The relative luminance of WCAG 2; at 0.18 black and white stand out alike, by 4.6 to 1. A grey black would by less than 4.5.
+	// The relative luminance of WCAG 2. At 0.18 black and white have the same contrast, 4.6 to 1; dark grey would have less than 4.5.
 	const [r, g, b] = parts.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
 	return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.18 ? "#ffffff" : "#000000";
 }
 
-/** The colour of a frame whose name the search does not have: most of it is the page's ground. */
+/** COLOUR for a frame that the search does not match: mixed with 60 % of BACK, the page's background. */
 function dimmed(colour, back) {
 	const parts = (c) => (c[0] === "#" ? [1, 3, 5].map((at) => parseInt(c.slice(at, at + 2), 16)) : c.match(/\d+/g).map(Number));
 	const ground = parts(back);
 	return `rgb(${parts(colour).map((c, i) => Math.round(ground[i] + (c - ground[i]) * 0.4)).join(",")})`;
 }
 
-/** What is too narrow of the callees of PARENT, in one block. Its name is made when someone asks. */
+/** One block for the callees of PARENT that are too narrow to draw. Its name is made when it is asked for. */
 class Small {
 	constructor(parent, total, shown) { Object.assign(this, { parent, total, shown, type: -2, frame: -1, base: 0, self: 0 }); }
 	get name() { return `${this.parent.wide(0).length - this.shown} small frames`; }
 	get label() { return "small"; }
 }
-/** The callees of PARENT where the graph ends. */
+/** One block for all callees of PARENT, which is MAX_DEPTH rows below the zoomed frame. */
 class Deeper extends Small {
 	get name() { return "deeper frames"; }
 	get label() { return this.name; }
@@ -90,30 +90,30 @@ function keysOf(rect) {
 export class Flame {
 	/**
 	 * options: {types, tip(node, x, y) or tip(null), choose(node), zoomed(line), said(node, depth), missed(), menu(node, x, y)};
-	 * said: the keyboard came to a frame; missed: findNext() found nothing.
+	 * said: a frame got the keyboard focus; missed: findNext() found nothing.
 	 */
 	constructor(canvas, options) {
 		this.canvas = canvas;
 		this.options = options;
 		this.root = null;
 		this.zoom = [];       // keys from the root to the zoomed node
-		this.focus = null;    // rect under the keyboard
+		this.focus = null;    // rect with the keyboard focus
 		this.rects = [];
 		this.icicle = false;
 		this.diff = false;
 		this.matches = null;
-		this.mouse = null;    // where it is while it is on the canvas: the tooltip follows what is drawn under it
+		this.mouse = null;    // its position while it is on the canvas: the tooltip follows what is drawn under it
 		this.empty = "No samples here yet.";
 		canvas.addEventListener("mousemove", (e) => { this.mouse = { clientX: e.clientX, clientY: e.clientY }; this.hover(); });
 		canvas.addEventListener("mouseleave", () => { this.mouse = null; options.tip(null); });
 		canvas.addEventListener("click", (e) => this.click(e));
 		canvas.addEventListener("contextmenu", (e) => this.menu(e));
 		canvas.addEventListener("keydown", (e) => this.key(e));
-		this.atEnd = true;    // a flame graph is looked at from its ground, until someone scrolls up
+		this.atEnd = true;    // a flame graph is scrolled to its root, at the bottom, until the user scrolls up
 		const box = canvas.parentElement;
 		box.addEventListener("scroll", () => {
 			this.mouse = null;
-			if (box.scrollTop === this.placed) return; // we did it, and since then the box may have become lower
+			if (box.scrollTop === this.placed) return; // draw() scrolled; the box may have become lower since
 			this.atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 4;
 		}, { passive: true });
 		new ResizeObserver(() => this.draw()).observe(box);
@@ -190,7 +190,7 @@ export class Flame {
 		if (this.mouse) this.hover();
 	}
 
-	/** The ring around the frame under the keyboard, if that is still there. */
+	/** Draws the ring around the frame with the keyboard focus, if the frame still exists. */
 	drawFocus(g, style) {
 		if (!this.focus) return;
 		const path = keysOf(this.focus).join(), depth = this.focus.d, hadTip = this.focus.tip;
@@ -242,7 +242,7 @@ export class Flame {
 		this.zoomTo(keysOf(rect.node instanceof Small ? rect.above : rect));
 	}
 
-	/** Of the mouse, or by a key: then of the frame under the keyboard. */
+	/** Opens the menu of the frame under the mouse or, after a key, of the frame with the keyboard focus. */
 	menu(event) {
 		const rect = event.button === 2 ? this.at(event) : this.focus;
 		if (!rect || rect.node.frame < 0) return;
@@ -260,7 +260,7 @@ export class Flame {
 		this.options.zoomed(this.line());
 	}
 
-	/** Zooms to where NAMES lead from the root, as far as they do; of frames of one name the widest. */
+	/** Zooms along NAMES from the root, as far as there are such frames; among callees of one name, to the widest. */
 	zoomToNames(names) {
 		this.zoom = [];
 		for (let node = this.root; node && this.zoom.length < names.length;) {
@@ -275,8 +275,8 @@ export class Flame {
 	hits() { return this.rects.filter((r) => r.node.frame >= 0 && this.matches?.[r.node.frame]); }
 
 	/**
-	 * The keyboard to the next frame that the search has found, or to the one before (STEP -1). If all of them are too
-	 * small or too deep to be drawn: to the widest, and zooms to it.
+	 * Moves the keyboard focus to the next frame that the search has found, or to the previous one (STEP -1). If all of
+	 * them are too narrow or too deep to be drawn, zooms to the widest and moves the focus there.
 	 */
 	findNext(step) {
 		const hits = this.hits().sort((a, b) => a.x - b.x || a.d - b.d);

@@ -1,5 +1,5 @@
-// Profiles that the page makes itself: of what a paused page holds, because the agent does not have it any more,
-// and of what is narrowed, because the agent cannot leave frames out. Folded stacks, and pprof
+// Profiles that the page makes itself: while it is paused, because the agent does not have the paused time any more,
+// and while frames or stacks are left out, because the agent cannot leave them out. Folded stacks, and pprof
 // (github.com/google/pprof, proto/profile.proto). No DOM here.
 
 import { hiddenNodes } from "./tree.js";
@@ -13,7 +13,7 @@ function stackOf(model, row, hide) {
 function* rowsWith(weights) { for (let row = 0; row < weights.length; row++) if (weights[row] > 0) yield row; }
 const countOf = (model, row, weight) => Math.round(weight / model.weight(model.groups[model.rowGroup[row]]));
 
-/** In counts, or in ns of both kinds. HIDDEN: the frames that are left out, see hiddenNodes(). */
+/** Folded stacks with counts; WALL: with ns, on and off CPU. HIDDEN: the frames that are left out, see hiddenNodes(). */
 export function toFolded(model, weights, hidden, wall = false) {
 	const { hide } = hiddenNodes(model, hidden), lines = new Map(), clean = (name) => name.replaceAll(";", ":").replace(/\s+/g, " ");
 	for (const row of rowsWith(weights)) {
@@ -42,7 +42,7 @@ class Message {
 	packed(field, numbers) { return this.message(field, numbers.reduce((m, n) => m.varint(n), new Message())); }
 }
 
-/** Uncompressed. START and LENGTH in ms; HIDDEN as for toFolded(). */
+/** A pprof profile, uncompressed. START and LENGTH in ms; HIDDEN as for toFolded(). */
 export function toPprof(model, weights, hidden, start, length, kind) {
 	const { hide } = hiddenNodes(model, hidden), strings = new Map([["", 0]]), frames = new Map(), utf8 = new TextEncoder(), out = new Message();
 	const text = (s) => { if (!strings.has(s)) strings.set(s, strings.size); return strings.get(s); };

@@ -1,6 +1,6 @@
-// The menu of a frame: right button, or m on the frame that has the keyboard.
+// The menu of a frame, opened by the right mouse button or by m on the frame with the keyboard focus.
 
-/** Shows ITEMS, [[label, action], ...], at a place of the window; the keyboard goes back to FROM. */
+/** Shows ITEMS, [[label, action], ...], at X, Y of the window. An item, Escape and Tab give the focus back to FROM. */
 export function openMenu(menu, items, x, y, from) {
 	const close = (back) => { menu.hidden = true; menu.onkeydown = null; if (back) from.focus(); };
 	menu.replaceChildren(...items.map(([label, action]) => {
@@ -27,7 +27,7 @@ export function openMenu(menu, items, x, y, from) {
 	menu.onfocusout = (e) => { if (!menu.contains(e.relatedTarget)) close(false); };
 }
 
-/** Copies TEXT; where a page may not (plain HTTP that is not local), by a field that is gone at once. */
+/** Copies TEXT; without access to the clipboard (plain HTTP that is not local), by way of a temporary text field. */
 export async function copy(text) {
 	try { await navigator.clipboard.writeText(text); return; } catch { /* below */ }
 	const field = document.createElement("textarea");

@@ -1,16 +1,16 @@
-// What the agent told: tables that only grow, totals, and the windows of the last five minutes.
-// From it, by filters and times: weights of rows. Trees and the table of functions: tree.js. No DOM here.
+// The agent's data: tables that only grow, totals, and the windows of the last five minutes. Filters and times turn
+// them into weights of rows; tree.js makes trees and the table of functions of these. No DOM here.
 
 const KEEP_MS = 305000;
-/** Seconds whose sums are kept as windows come and go, because the page offers them. */
+/** The lengths of time, in seconds, that the page offers: their sums are updated as windows come and go. */
 const SPANS = [10, 60, 300];
 
-/** The sum of the windows of the last SECONDS: what came is added, what is too old is taken off. */
+/** The sum of the windows of the last SECONDS: new windows are added, old ones subtracted. */
 class Span {
 	constructor(seconds) {
 		this.seconds = seconds;
 		this.counts = new Float64Array(1024);
-		this.ms = this.first = 0; // first: the oldest window in it, by its number since the connection
+		this.ms = this.first = 0; // first: the oldest window in the sum, by its number since the connection
 	}
 
 	come(w, rows, windows, gone) {
@@ -34,16 +34,16 @@ class Span {
 	}
 }
 
-/** A window is where its middle is. */
+/** Whether the middle of window W is before TIME. */
 function isBefore(w, time) { return w.start + w.duration / 2 < time; }
 
-/** The set of labels of who has some for which the agent had no room. */
+/** The set that stands for labels for which the agent had no room. */
 const LABELS_LEFT_OUT = 1;
 
 /** What a group counts: CPU time (0), time off CPU (1), or hits of a probe, whose name is string kind - PROBE. */
 export const PROBE = 2;
 
-/** Whether FILTER chooses groups of KIND. Its own kind: "0", "1", "wall" for both, or "probe", whose name it has too. */
+/** Whether FILTER selects groups of KIND. FILTER.kind: "0", "1", "wall" for both, "probe" for the one named FILTER.probe. */
 function isKind(kind, filter, probe) {
 	if (kind >= PROBE) return filter.kind === "probe" && probe === filter.probe;
 	return filter.kind === "wall" || filter.kind === String(kind);
@@ -53,22 +53,22 @@ export class Model {
 	constructor() { this.received = this.born = 0; this.reset(); }
 
 	reset() {
-		this.born++; // numbers of tables mean something else from here on
+		this.born++; // indices into the tables have a new meaning from here on
 		this.strings = [];
 		this.types = [];
 		this.frameName = []; this.frameFile = []; this.frameType = [];
 		this.nodeParent = []; this.nodeFrame = [];
-		this.nodeAgain = []; // 1: a caller of it has the same name
-		this.lowered = [];   // strings in lower case, as far as they were searched
-		this.labelsRest = []; this.labelsKey = []; this.labelsValue = []; // sets: a label, and the set of the others
+		this.nodeAgain = []; // 1: one of its callers has the same name
+		this.lowered = [];   // strings in lower case, made when a search needs them
+		this.labelsRest = []; this.labelsKey = []; this.labelsValue = []; // sets: one label, and the index of the set of the others
 		this.groups = [];
 		this.rowGroup = []; this.rowNode = [];
 		this.totals = new Float64Array(1024);
-		this.windows = []; this.gone = 0; // windows that were here and are too old
+		this.windows = []; this.gone = 0; // gone: how many windows were dropped as too old
 		this.spans = SPANS.map((seconds) => new Span(seconds));
-		this.disorder = -1; // the last window that is older than the one before it
+		this.disorder = -1; // the number of the last window that starts before its predecessor
 		this.since = 0; this.interval = 0; this.skipped = 0; this.host = "";
-		this.version = (this.version ?? 0) + 1; // of what the numbers come from
+		this.version = (this.version ?? 0) + 1; // changes whenever the data change
 	}
 	addFrame(name, file, type) { this.frameName.push(name); this.frameFile.push(file); this.frameType.push(type); }
 	addNode(distance, frame) {
@@ -129,7 +129,7 @@ export class Model {
 		const n = this.rowNode.length;
 		if (!seconds) return { counts: this.totals.subarray(0, n), ms: Math.max(this.end() - this.since, 0) };
 		const span = this.spans.find((s) => s.seconds === seconds);
-		// When the clock was set back, the windows are not in the order of their times.
+		// After the clock was set back, windows are not in the order of their times, and the sums are not usable.
 		if (span && end === this.end() && this.disorder < this.gone && span.counts.length >= n)
 			return { counts: span.counts.subarray(0, n), ms: span.ms };
 		const out = new Float64Array(n);
@@ -142,7 +142,7 @@ export class Model {
 		return { counts: out, ms };
 	}
 
-	/** As counts(), of what traces have whose id begins with PREFIX: in the windows that are here, when seconds is 0. */
+	/** As counts(), for the traces whose id begins with PREFIX. SECONDS 0: all windows that are here, not since the start. */
 	countsOfTrace(prefix, seconds, end = this.end()) {
 		const out = new Float64Array(this.rowNode.length);
 		let ms = 0;
@@ -158,12 +158,12 @@ export class Model {
 		for (let i = 0; i < ids.length; i++) if (ids[i].startsWith(prefix)) call(rows[i], values[i], ids[i]);
 	}
 
-	/** The same tables and windows, also when a new connection has begun others: for what is shown until then. */
+	/** A copy that keeps these tables and windows when a new connection replaces them: for the picture shown until then. */
 	ofThisConnection() { return Object.assign(Object.create(Model.prototype), this); }
 
 	/**
-	 * What it is now, for as long as it is held. Entries of tables never change and reset() makes new tables, so
-	 * they are shared; sums are copied.
+	 * A copy of the current state that later windows do not change. The tables are shared, because their entries
+	 * never change and reset() makes new tables; sums are copied.
 	 */
 	snapshot() {
 		const held = this.ofThisConnection();
@@ -173,10 +173,10 @@ export class Model {
 		return held;
 	}
 
-	/** A number of nanoseconds for each count of a group: CPU samples stand for their period. */
+	/** What one count of GROUP stands for: the period, in ns, of a CPU sample; 1 for ns off CPU and hits of a probe. */
 	weight(group) { return group.kind === 0 ? group.period : 1; }
 
-	/** One byte for each group: whether FILTER (process "pid", thread, container, ... by value) has it. */
+	/** One byte for each group: whether FILTER selects it, by process (filterProcess()), thread, container, ... */
 	selected(filter) {
 		const ok = new Uint8Array(this.groups.length);
 		const text = (i) => this.strings[i];
@@ -192,20 +192,20 @@ export class Model {
 		return ok;
 	}
 
-	/** Nanoseconds that a count of each group stands for under FILTER. */
+	/** The weight of one count of each group; 0 for groups that FILTER does not select. */
 	factors(filter) {
 		const ok = this.selected(filter);
 		return Float64Array.from(this.groups, (g, i) => (ok[i] ? this.weight(g) : 0));
 	}
 
-	/** Weights of rows in ns under FILTER. */
+	/** The weights of rows, COUNTS times factors(): ns, or hits of a probe. */
 	rowWeights(counts, filter) {
 		const factor = this.factors(filter), out = new Float64Array(counts.length), { rowGroup } = this;
 		for (let i = 0; i < counts.length; i++) out[i] = counts[i] * factor[rowGroup[i]];
 		return out;
 	}
 
-	/** One byte for each string: whether it has TEXT, which is in lower case, or matches the RegExp TEXT. */
+	/** One byte for each string: whether it contains TEXT, in lower case, or matches TEXT if that is a RegExp. */
 	containing(text) {
 		const { strings, lowered } = this, out = new Uint8Array(strings.length);
 		if (text instanceof RegExp) {

@@ -1,4 +1,4 @@
-// The stream of /api/stream: bytes to messages (docs/live.md). Nothing here knows the page.
+// Reads the messages of /api/stream (docs/live.md) into a model. Does not depend on the page.
 
 const utf8 = new TextDecoder();
 
@@ -55,11 +55,11 @@ function readCounts(r) {
 		values[i] = r.number();
 		if (values[i] > most) most = values[i];
 	}
-	// Five minutes of them are kept: counts of samples need a quarter of the room that times off CPU do.
+	// Five minutes of windows are kept. Counts of samples fit into Uint16, a quarter of the size; ns off CPU do not.
 	return { rows, values: most < 65536 ? new Uint16Array(values) : values };
 }
 
-/** Which rows of a window are of which trace. */
+/** The rows of a window that belong to a trace: row, value and trace id. */
 function readTraces(r) {
 	const n = r.number(), rows = new Uint32Array(n), values = new Float64Array(n), ids = new Array(n);
 	for (let i = 0; i < n; i++) {
@@ -91,7 +91,7 @@ function readMessage(bytes, model) {
 	}
 }
 
-/** Keeps MODEL up to date until SIGNAL aborts; told(state, text) says how it goes. */
+/** Updates MODEL until SIGNAL aborts. Calls told("live"), or told("token") when one is needed; changed() after messages. */
 export async function follow(model, token, signal, told, changed) {
 	const headers = token() ? { Authorization: "Bearer " + token() } : {};
 	const response = await fetch("api/stream", { headers, signal, cache: "no-store" });

@@ -1,4 +1,4 @@
-// The table of functions: which are first, and their rows, which stay and get new texts.
+// The table of functions: selects the first entries, and reuses its rows with new texts.
 
 import { colourOf, labelOf } from "./flame.js";
 
@@ -15,13 +15,13 @@ function firstOf(entries, n, order) {
 	for (const e of entries) {
 		if (best.length >= n && order(e, best[n - 1]) >= 0) continue;
 		best.push(e);
-		// Until it is cut again, place N tells which need not be looked at.
+		// Until the next cut, best[n - 1] is the limit beyond which entries are skipped.
 		if (best.length === n || best.length >= 2 * n) best = best.sort(order).slice(0, n);
 	}
 	return best.sort(order).slice(0, n);
 }
 
-/** Sets what is different: the browser lays out what is set, even to the same. */
+/** Sets KEY only if VALUE differs: the browser lays out again even for the same value. */
 function set(object, key, value) { if (object[key] !== value) object[key] = value; }
 
 class Row {
@@ -39,7 +39,7 @@ class Row {
 		this.button.type = "button";
 		this.numbers = [0, 1, 2].map(() => make("td", this.element, "number"));
 		this.texts = [this.button, ...this.numbers].map((e) => e.appendChild(document.createTextNode("")));
-		this.numbers[2].remove(); // there is a change only when two times are compared
+		this.numbers[2].remove(); // the column exists only while two times are compared
 	}
 
 	show(e, type, total, diff, match) {
@@ -63,7 +63,10 @@ export class Table {
 		this.rows = [];
 	}
 
-	/** The first N of ENTRIES by the column SORT ("-": the other way round); those that HIT (over strings, or null) has come before all others. */
+	/**
+	 * Shows the first N of ENTRIES by the column SORT ("-": reversed). HIT: null, or a byte for each string; entries whose
+	 * name or file has a hit come first.
+	 */
 	show(entries, n, { types, total, diff, sort, hit }) {
 		const matches = (e) => (hit && (hit[e.id] || hit[e.fileId]) ? 1 : 0), order = ORDERS[sort.replace("-", "")];
 		const by = sort.startsWith("-") ? (a, b) => order(b, a) : order;
@@ -77,7 +80,7 @@ export class Table {
 			}
 			this.rows[i].show(e, types[e.type], total, diff, matches(e));
 		}
-		// The keyboard stays at its function, not at its place.
+		// The keyboard focus stays on its function, not on its row.
 		if (focus !== this.focused()) this.rows.find((r) => r.element.dataset.name === focus)?.button.focus();
 	}
 	focused() {

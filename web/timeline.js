@@ -1,9 +1,10 @@
-// CPU time, or what else is chosen, of the last five minutes as a strip, window by window. A drag chooses the time that is shown; with
-// Shift the time that it is compared with. The same by keys: arrows move, Shift and arrows widen, Escape lets go.
+// The last five minutes as a strip, with a bar of CPU time or the chosen kind for each window. Dragging selects the time
+// that is shown, with Shift the time to compare with. Keys change the shown time: arrows move it, Shift and arrows widen
+// it, Escape removes it.
 
 const SPAN_MS = 300000, HEIGHT = 44;
 
-/** N, which is ns in each ns, or a probe's hits in each ns, as people read it. */
+/** N, in ns per ns or in hits of a probe per ns, as text for people. */
 function rate(n, kind) {
 	if (kind === "probe") return `${(n * 1e9).toFixed(n * 1e9 < 10 ? 1 : 0)} hits/s`;
 	return `${n.toFixed(2)} ${{ 0: "cores", 1: "threads off CPU", wall: "threads" }[kind]}`;
@@ -14,7 +15,7 @@ export class Timeline {
 	constructor(canvas, options) {
 		this.canvas = canvas;
 		this.options = options;
-		this.sums = new WeakMap(); // of windows, under the filter KEY
+		this.sums = new WeakMap(); // of each window, under the filter KEY
 		this.key = "";
 		this.range = this.base = this.drag = this.model = null;
 		canvas.addEventListener("pointerdown", (e) => this.down(e));
@@ -32,7 +33,7 @@ export class Timeline {
 		this.draw();
 	}
 
-	/** What a window had in each ns, on average: of time, cores or threads. */
+	/** The mean of window W per ns: a number of cores or threads, or hits of a probe. */
 	rate(w, factor) {
 		let sum = this.sums.get(w);
 		if (sum === undefined) {
@@ -98,7 +99,7 @@ export class Timeline {
 		const { drag } = this;
 		this.drag = null;
 		if (!drag) return;
-		// A press without a drag lets go.
+		// A press without a drag removes the range.
 		const range = this.place(drag.range[1]) - this.place(drag.range[0]) < 3 ? null : drag.range.map(Math.round);
 		if (drag.base) this.options.base(range);
 		else this.options.chosen(range);

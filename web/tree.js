@@ -1,17 +1,17 @@
-// Trees of what is chosen, made only where someone looks. No DOM here.
+// Call trees of the selected samples, with objects only for frames that are needed. No DOM here.
 //
-// The agent's trie is a tree already: what a choice adds are weights. A forest holds the part of the trie
-// that the choice has, in flat arrays, parents before children, so that one pass from the end to the
-// beginning adds each entry to its parent. Objects are made for a frame when it is drawn or asked for, and
-// for those of its children that are as wide as the caller wants: most of 50,000 stacks never get any.
+// The agent's trie is a tree already: a selection only adds weights. A forest holds the selected part of the
+// trie in flat arrays, parents before children, so that one pass from the end to the beginning adds each entry
+// to its parent. Frames get objects when they are drawn or asked for, children only if they are as wide as the
+// caller wants: most of 50,000 stacks never get any.
 //
-// What takes long is a generator that yields every few thousand rows: whoever takes its steps may let the browser
+// Long computations are generators that yield every few thousand rows, so that the caller can let the browser
 // draw in between.
 
-/** Rows, nodes or entries of one step. */
+/** Rows, nodes or entries between two yields. */
 const STEP = 2048;
 
-/** What STEPS come to, at once. */
+/** Runs the generator STEPS to its end and returns its result. */
 export function finish(steps) {
 	let step;
 	do step = steps.next(); while (!step.done);
@@ -19,9 +19,9 @@ export function finish(steps) {
 }
 
 /**
- * One byte for each node of the trie: whether it is left out, so that its weight is its caller's.
+ * One byte for each node of the trie: whether it is hidden, so that its weight goes to its caller.
  * HIDDEN: {types: a set of frame types, names: a set of functions' names, recursion: whether a function that
- * calls itself at once is one frame}.
+ * calls itself directly is shown as one frame}.
  */
 export function hiddenNodes(model, { types, names, recursion }) {
 	const { frameType, frameName, nodeFrame, nodeParent, nodeAgain } = model, hide = new Uint8Array(nodeParent.length);
@@ -51,7 +51,7 @@ class Forest {
 		this.size = size;
 	}
 
-	/** An entry for NODE of the trie under the entry PARENT, or -1. */
+	/** Adds an entry for NODE of the trie under the entry PARENT; -1: as a root. */
 	add(node, parent) {
 		if (this.count === this.size) this.grow(this.size * 2);
 		const i = this.count++;
@@ -67,8 +67,8 @@ class Forest {
 	}
 
 	/**
-	 * Adds rows[from..to) and what is between them and the roots, which are the entries from START on.
-	 * SLOT: an array over the trie, whatever it holds. A node that HIDE has gives its own weight to its caller.
+	 * Adds the nodes of rows[from..to) and their callers up to the roots, which are the entries from START on.
+	 * SLOT: scratch, an array over the trie with any contents. A node in HIDE gives its own weight to its caller.
 	 */
 	*fill(model, rows, from, to, start, slot, { weights, base }, hide) {
 		const { nodeParent, rowNode } = model, way = [];
@@ -99,7 +99,7 @@ class Forest {
 			total[up] += total[i];
 			before[up] += before[i];
 			if (hide[nodes[i]]) {
-				total[up] -= self[i]; // it comes back as the caller's own
+				total[up] -= self[i]; // added again with self[up]
 				self[up] += self[i];
 				self[i] = 0;
 			}
@@ -107,7 +107,7 @@ class Forest {
 	}
 }
 
-/** By turns: one is on the screen, one may be left half made, when the user chose something else meanwhile. */
+/** Forests to use in turn: one is on the screen, another may be left unfinished because the user chose something else. */
 const turns = { tree: [], callees: [] };
 for (const list of Object.values(turns)) for (let i = 0; i < 3; i++) list.push(new Forest());
 function nextForest(which) {
@@ -124,7 +124,7 @@ function slotsFor(model) {
 
 export const byName = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : a.frame - b.frame);
 
-/** A frame: {name, type, frame, self, total, base}, and those above or below it when they are asked for. */
+/** A frame of a graph: {name, type, frame, self, total, base}; its callers or callees are made when asked for. */
 class Frame {
 	constructor(name, type, frame) {
 		this.name = name;
@@ -135,7 +135,7 @@ class Frame {
 		this.floor = Infinity;
 	}
 
-	/** [[key, frame], ...] of those whose total is LEAST or more. */
+	/** [[key, frame], ...] of the callers or callees whose total is LEAST or more. */
 	wide(least) {
 		if (this.floor > least) {
 			this.list = this.make(least);
@@ -145,14 +145,14 @@ class Frame {
 	}
 	make() { return []; }
 	get self() { return this.own; }
-	/** For hasMark() of the frames below: an array that marks where a frame that MATCHES is, or what leads to one. */
+	/** An array for hasMark() of the frames below: marks the frames that MATCHES has (an array over frames), and the way to them. */
 	marks() { return null; }
 	hasMark() { return true; }
 	child(key) { return this.wide(0).find(([k]) => k === key)?.[1]; }
 	get children() { const all = this.wide(0); return all.length ? new Map(all) : null; }
 }
 
-/** The same frame in one or several places of a forest that have the same callers, but for hidden ones. */
+/** The same frame in one or several places of a forest, whose callers are the same apart from hidden ones. */
 class Callee extends Frame {
 	constructor(of, name, type, frame) {
 		super(name, type, frame);
@@ -197,7 +197,7 @@ class Callee extends Frame {
 	}
 }
 
-/** Nodes of the trie and the weight that came through each; what is above them are their callers. */
+/** Nodes of the trie with the same frame, and the weight that passes through each; wide() gives their callers. */
 class Caller extends Frame {
 	constructor(of, name, type, frame) {
 		super(name, type, frame);
@@ -213,7 +213,7 @@ class Caller extends Frame {
 	}
 	marks(matches) { return nodesWith(this.of.model, matches); }
 	hasMark(marks) { return this.nodes.some((node) => marks[node]); }
-	/** What has no caller, which is known when they were looked for. */
+	/** The weight of nodes without a caller; known once make() has looked for callers. */
 	get self() {
 		if (!this.list) this.wide(Number.MAX_VALUE);
 		return this.own;
@@ -234,7 +234,7 @@ class Caller extends Frame {
 	}
 }
 
-/** Rows that have a weight, those of the same label together; and where each label's begin. */
+/** The rows that have a weight, ordered by label, and where the rows of each label start. */
 function rowsByLabel(model, { weights, base }, group) {
 	const labels = [], numbers = new Map(), ofGroup = new Int32Array(model.groups.length).fill(-1);
 	const { rowGroup } = model, n = Math.max(weights.length, base ? base.length : 0), has = new Int32Array(n).fill(-1);
@@ -258,7 +258,7 @@ function rowsByLabel(model, { weights, base }, group) {
 }
 
 /**
- * The call tree of rows with these weights, and the functions in it. HIDDEN: what is left out, see hiddenNodes().
+ * The call tree of rows with these weights, and its functions. HIDDEN: the frames left out, see hiddenNodes().
  * BASE: weights to compare with, or null. GROUP: how roots are grouped.
  */
 export function buildTree(...what) { return finish(treeSteps(...what)); }
@@ -283,7 +283,7 @@ export function* treeSteps(model, weights, base, hidden, group) {
 	return { tree: root, table };
 }
 
-/** Self and total of each function by name, a function on a stack twice counted once. */
+/** Self and total of each function by name; a function that is on a stack twice counts once. */
 function* tableOf(model, forest, { hide, hides }) {
 	const { nodeFrame, frameName, frameType, frameFile, strings } = model, byName = new Int32Array(strings.length).fill(-1), out = [];
 	for (let i = 0; i < forest.count; i++) {
@@ -304,7 +304,7 @@ function* tableOf(model, forest, { hide, hides }) {
 	return out;
 }
 
-/** Whether a caller of NODE that is not hidden has its name. */
+/** Whether a caller of NODE that is not hidden has the same name. */
 function isAgain(model, node, name, hide) {
 	if (!hide) return true;
 	const { nodeParent, nodeFrame, frameName } = model;
@@ -368,7 +368,7 @@ export function widestMatch(top, matches) {
 		const at = stack.pop(), least = best ? best.node.total : 0;
 		if (at.node.total <= least) continue;
 		if (at.above && at.node.frame >= 0 && matches[at.node.frame]) { best = at; continue; }
-		// The widest is looked at first: it leaves the least to be looked at.
+		// Visits the widest first, because frames that are not wider than the best match are skipped.
 		const below = at.node.wide(least).filter(([, node]) => node.hasMark(marks)).sort((a, b) => a[1].total - b[1].total);
 		for (const [key, node] of below) stack.push({ node, key, above: at });
 	}
@@ -386,7 +386,7 @@ export function matchedWeight(model, weights, matches) {
 	return sum;
 }
 
-/** Takes the weight of all rows without the function NAME on their stack. */
+/** Sets the weight of rows without the function NAME on their stack to 0. */
 export function focusOn(model, weights, name) {
 	const id = model.strings.indexOf(name), has = nodesWith(model, Uint8Array.from(model.frameName, (n) => (n === id ? 1 : 0)));
 	for (let row = 0; row < weights.length; row++) if (!has[model.rowNode[row]]) weights[row] = 0;

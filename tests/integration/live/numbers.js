@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's trees, table and sums of windows against the plainest way to count them, stack by stack,
-// over made-up stacks with much recursion. Returns what differs.
+// Compares the page's trees, table and sums of windows with the same counted plainly, stack by stack,
+// over made-up stacks with much recursion. Returns the differences.
 async () => {
 	const [{ Model }, { buildTree, buildSandwich, focusOn, matchedWeight }, { toFolded }] =
 		await Promise.all([import("/model.js"), import("/tree.js"), import("/keep.js")]);
@@ -15,7 +15,7 @@ async () => {
 		for (let i = 0; i < 12; i++) m.strings.push("Name" + i);
 		for (let f = 0; f < 20; f++) m.addFrame(f % 9, 9 + (f % 3), draw(3)); // names in several frames
 		m.addNode(0, 0);
-		// Sets of labels: none, left out, {Name0=Name1}, {Name0=Name2}, {Name3=Name1 and the one before}.
+		// Sets of labels: none, left out, {Name0=Name1}, {Name0=Name2}, {Name3=Name1, Name0=Name2}.
 		for (const [distance, key, value] of [[0, 0, 0], [0, 0, 0], [2, 0, 1], [3, 0, 2], [1, 3, 1]]) m.addLabels(distance, key, value);
 		for (let g = 0; g < 6; g++)
 			m.addGroup({ pid: g % 3, process: g % 3, thread: g, container: 0, containerName: 0, pod: 0, namespace: 0, kind: g === 5 ? 1 : 0, labels: g % 5, period: 10 });
@@ -41,7 +41,7 @@ async () => {
 			const f = m.nodeFrame[node];
 			if (!types.has(m.frameType[f]) && !names.has(nameOf(m, f))) stack.unshift(f);
 		}
-		// Of a function that calls itself the outermost frame stays.
+		// Of a function that calls itself directly, the outermost frame stays.
 		return recursion ? stack.filter((f, i) => !i || nameOf(m, stack[i - 1]) !== nameOf(m, f)) : stack;
 	};
 	function put(tree, path, w, b) {
@@ -62,7 +62,7 @@ async () => {
 		const all = ours.children || new Map();
 		same(what + " children", [...all.keys()].sort().join(), [...theirs.children.keys()].sort().join());
 		for (const [key, child] of theirs.children) if (all.has(key)) compare(`${what}/${key}`, all.get(key), child);
-		// A frame that is asked for by width is the one that is asked for by name, whatever came first.
+		// Frames asked for by width are those asked for by name, in whatever order.
 		same(what + " wide", ours.wide(theirs.total / 3).length, [...theirs.children.values()].filter((c) => c.total >= theirs.total / 3).length);
 	}
 
