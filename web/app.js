@@ -201,7 +201,7 @@ function menuOf(flame, node, keys, x, y) {
 		["Zoom in", () => flame.zoomTo(keys)],
 		["Callers and callees", () => drawn.choose(node)],
 		["Only stacks with this function", () => set({ focus: name })],
-		["Leave this function out", () => set({ drop: join([...new Set([...split(state.drop), name])]) })],
+		["Leave this function out", () => set({ drop: join([...new Set([...split(state.drop), name])]) || state.drop })],
 		[state.recursion ? "Show recursion" : "Recursion as one frame", () => set({ recursion: state.recursion ? "" : "1" })],
 	], x, y, flame.canvas);
 }
