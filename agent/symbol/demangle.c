@@ -2,9 +2,10 @@
 /*
  * libiberty's demanglers expand a short hostile name to gigabytes, because substitutions repeat.
  * They write through a callback that cannot fail, so the callback leaves by longjmp when the output
- * has reached its cap. That is safe because both demanglers keep their state on the stack; Rust's
- * one allocates only for a punycode identifier, at most a few hundred bytes. Recursion is bounded
- * by libiberty (DEMANGLE_RECURSION_LIMIT), stack use by the length of the name. Any thread.
+ * has reached its cap. That is safe because both demanglers keep their state on the stack, except
+ * that Rust's one prints a punycode identifier from memory that it frees afterwards: append()
+ * returns then, and leaves at the next piece. Recursion is bounded by libiberty
+ * (DEMANGLE_RECURSION_LIMIT), stack use by the length of the name. Any thread.
  */
 #include "agent/symbol/demangle.h"
 
@@ -16,8 +17,18 @@
 struct output {
 	jmp_buf full;
 	size_t len;
+	bool is_rust;
 	char text[DEMANGLE_MAX];
 };
+
+/* Has DATA a byte that is no ASCII? In Rust's names only decoded punycode identifiers have. */
+static bool has_high_byte(const char *data, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (data[i] & 0x80)
+			return true;
+	return false;
+}
 
 static void append(const char *data, size_t len, void *arg)
 {
@@ -28,7 +39,7 @@ static void append(const char *data, size_t len, void *arg)
 		return;
 	memcpy(out->text + out->len, data, MIN(len, left));
 	out->len += MIN(len, left);
-	if (len > left)
+	if (len > left && !(out->is_rust && has_high_byte(data, len)))
 		longjmp(out->full, 1);
 }
 
@@ -40,6 +51,7 @@ static bool run(demangler fn, const char *name, struct output *out)
 	bool mangled = true;
 
 	out->len = 0;
+	out->is_rust = fn == rust_demangle_callback;
 	if (setjmp(out->full) == 0)
 		mangled = fn(name, DMGL_PARAMS | DMGL_ANSI, append, out) != 0;
 	out->text[out->len] = 0;
@@ -85,6 +97,24 @@ static bool is_mangled(const char *name)
 	return *name == 'Z' || *name == 'R';
 }
 
+/*
+ * Has the Rust name a binder ("FG12_", "DG12_") with more lifetimes than code has? libiberty counts
+ * to that number, up to 2^64, also where it prints nothing and append() could not end it.
+ */
+static bool has_huge_binder(const char *name)
+{
+	static const char digits[] =
+	    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+	for (const char *p = name; (p = strchr(p, 'G')); p++) {
+		size_t n = strspn(p + 1, digits);
+
+		if (p > name && (p[-1] == 'F' || p[-1] == 'D') && n > 2 && p[n + 1] == '_')
+			return true;
+	}
+	return false;
+}
+
 int demangle(const char *name, char **ret, bool *ret_rust)
 {
 	size_t len = strnlen(name, DEMANGLE_MAX), base, n;
@@ -101,6 +131,8 @@ int demangle(const char *name, char **ret, bool *ret_rust)
 		while ((n = suffix_len(text, base, mangled)) != 0)
 			base -= n;
 		text[base] = 0;
+		if (text[strspn(text, "_")] == 'R' && has_huge_binder(text))
+			mangled = false;
 		if (mangled) {
 			rust = run(rust_demangle_callback, text, &out);
 			if (rust || run(cplus_demangle_v3_callback, text, &out))

@@ -112,6 +112,25 @@ static void hostile_names_end_at_the_cap(void **state)
 	    true);
 }
 
+/* libiberty counts lifetimes one by one, also in parts of a name that it does not print. */
+static void a_number_of_lifetimes_is_not_counted_to(void **state)
+{
+	alarm(60);
+	expect("_RNvMIC1aFG0_EuEu1d", "<()>::d", true);
+	expect("_RNvMIC1aFGzzzzzzzz_EuEu1d", NULL, false);
+	expect("_RNvMIC1aDGzzzzzzzz_C1bEL_Eu1d", NULL, false);
+	alarm(0);
+}
+
+/* A punycode identifier is printed from memory that libiberty frees: a leak for LeakSanitizer. */
+static void a_punycode_identifier_is_cut_without_a_leak(void **state)
+{
+	char name[3100] = "_RNvC1au3000";
+
+	memset(name + strlen(name), 'a', 3000);
+	expect_cut(name, true);
+}
+
 static void names_beyond_the_cap_stay_mangled(void **state)
 {
 	_cleanup_free_ char *name = malloc(2 * DEMANGLE_MAX), *text = NULL;
@@ -169,6 +188,8 @@ int main(void)
 	    cmocka_unit_test(rust_names_lose_their_hash_and_are_told_apart),
 	    cmocka_unit_test(what_compilers_append_is_taken_off),
 	    cmocka_unit_test(hostile_names_end_at_the_cap),
+	    cmocka_unit_test(a_number_of_lifetimes_is_not_counted_to),
+	    cmocka_unit_test(a_punycode_identifier_is_cut_without_a_leak),
 	    cmocka_unit_test(names_beyond_the_cap_stay_mangled),
 	    cmocka_unit_test(real_names_read_as_by_cxxfilt),
 	};
