@@ -134,15 +134,17 @@ static bool same_function(const void *cache, uint32_t place, const void *key)
 	const struct frame_function *a = ((const struct frame_cache *)cache)->functions[place],
 				    *b = key;
 
-	return a->start_line == b->start_line && streq(a->system_name, b->system_name) &&
-	       streq(a->file, b->file);
+	/* FRAME_RUST and FRAME_NATIVE follow from the name, FRAME_GO does not. */
+	return (a->type == FRAME_GO) == (b->type == FRAME_GO) && a->start_line == b->start_line &&
+	       streq(a->system_name, b->system_name) && streq(a->file, b->file);
 }
 
-struct frame_function *frame_cache_function(struct frame_cache *c, const char *system_name,
-					    const char *file, uint32_t start_line)
+struct frame_function *frame_cache_function(struct frame_cache *c, enum frame_type type,
+					    const char *system_name, const char *file,
+					    uint32_t start_line)
 {
 	const struct frame_function key = {
-	    .system_name = system_name, .file = file, .start_line = start_line};
+	    .type = type, .system_name = system_name, .file = file, .start_line = start_line};
 	uint32_t place =
 	    ref_table_index(&c->function_index, function_hash(system_name, file, start_line),
 			    same_function, c, &key);

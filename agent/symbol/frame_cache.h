@@ -52,9 +52,13 @@ int frame_cache_put(struct frame_cache *c, uint32_t owner, uint64_t address,
 		    const struct frame_line *lines, size_t n,
 		    const struct frame **ret) _must_check_;
 
-/* A function by SYSTEM_NAME, FILE and START_LINE; NULL when there is none yet. */
-struct frame_function *frame_cache_function(struct frame_cache *c, const char *system_name,
-					    const char *file, uint32_t start_line);
+/*
+ * A function by SYSTEM_NAME, FILE and START_LINE; NULL when there is none yet. TYPE: FRAME_GO finds
+ * Go functions alone, any other type finds all other functions.
+ */
+struct frame_function *frame_cache_function(struct frame_cache *c, enum frame_type type,
+					    const char *system_name, const char *file,
+					    uint32_t start_line);
 /* Adds one. NAME may be NULL: the same as SYSTEM_NAME. */
 int frame_cache_add_function(struct frame_cache *c, enum frame_type type, const char *name,
 			     const char *system_name, const char *file, uint32_t start_line,

@@ -118,8 +118,8 @@ static int intern_go(struct symbolizer *s, const struct gopclntab_frame *in, siz
 		     struct frame_line *lines, size_t *ret_n)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct frame_function *f =
-		    frame_cache_function(s->frames, in[i].name, in[i].file, in[i].start_line);
+		struct frame_function *f = frame_cache_function(s->frames, FRAME_GO, in[i].name,
+								in[i].file, in[i].start_line);
 		int r = 0;
 
 		if (!f)
@@ -136,7 +136,8 @@ static int intern_go(struct symbolizer *s, const struct gopclntab_frame *in, siz
 static int intern_native(struct symbolizer *s, const char *system_name, struct frame_line *lines,
 			 size_t *ret_n)
 {
-	struct frame_function *f = frame_cache_function(s->frames, system_name, "", 0);
+	struct frame_function *f =
+	    frame_cache_function(s->frames, FRAME_NATIVE, system_name, "", 0);
 	_cleanup_free_ char *name = NULL;
 	bool rust;
 	int r;

@@ -650,6 +650,17 @@ static void files_that_only_we_hold_are_closed(void **state)
 	}
 }
 
+static void a_go_function_is_no_native_one_of_the_same_name(void **state)
+{
+	_cleanup_(frame_cache_freep) struct frame_cache *c = NULL;
+	struct frame_function *go;
+
+	assert_int_equal(frame_cache_new(100, &c), 0);
+	assert_int_equal(frame_cache_add_function(c, FRAME_GO, NULL, "_Z1fv", "", 0, &go), 0);
+	assert_null(frame_cache_function(c, FRAME_NATIVE, "_Z1fv", "", 0));
+	assert_ptr_equal(frame_cache_function(c, FRAME_GO, "_Z1fv", "", 0), go);
+}
+
 static void the_clock_keeps_what_is_asked_for(void **state)
 {
 	_cleanup_(frame_cache_freep) struct frame_cache *c = NULL;
@@ -661,7 +672,7 @@ static void the_clock_keeps_what_is_asked_for(void **state)
 	assert_int_equal(frame_cache_new(100, &c), 0);
 	for (uint64_t a = 0; a < 100; a++) {
 		snprintf(name, sizeof(name), "f%llu", (unsigned long long)a % 10);
-		f = frame_cache_function(c, name, "", 0);
+		f = frame_cache_function(c, FRAME_NATIVE, name, "", 0);
 		if (!f)
 			assert_int_equal(
 			    frame_cache_add_function(c, FRAME_NATIVE, NULL, name, "", 0, &f), 0);
@@ -680,7 +691,7 @@ static void the_clock_keeps_what_is_asked_for(void **state)
 			assert_string_equal(frame->lines[0].function->name, name);
 		}
 		for (uint64_t a = 0; a < 20; a++) {
-			f = frame_cache_function(c, "f1", "", 0);
+			f = frame_cache_function(c, FRAME_NATIVE, "f1", "", 0);
 			assert_true(f || window);
 			if (!f)
 				assert_int_equal(frame_cache_add_function(c, FRAME_NATIVE, NULL,
@@ -717,6 +728,7 @@ int main(void)
 	    cmocka_unit_test(a_full_frame_cache_refuses_until_the_trim),
 	    cmocka_unit_test(images_that_only_we_hold_are_let_go),
 	    cmocka_unit_test(files_that_only_we_hold_are_closed),
+	    cmocka_unit_test(a_go_function_is_no_native_one_of_the_same_name),
 	    cmocka_unit_test(the_clock_keeps_what_is_asked_for),
 	};
 
