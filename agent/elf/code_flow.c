@@ -10,6 +10,8 @@
  */
 #include "agent/elf/code_flow.h"
 
+#include <sys/random.h>
+
 #include "agent/elf/arch.h"
 
 enum {
@@ -37,15 +39,15 @@ void code_flow_done(struct code_flow *f)
 /* ---- states -----------------------------------------------------------------------------------
  */
 
-static uint32_t hash_state(const struct code_state *s)
+static uint32_t hash_state(const struct code_flow *f, const struct code_state *s)
 {
-	return (uint32_t)hash_bytes(s, sizeof(*s), 0) & (BUCKETS - 1);
+	return (uint32_t)hash_bytes(s, sizeof(*s), f->seed) & (BUCKETS - 1);
 }
 
 /* The index of STATE in f->states, + 1; adds STATE if it is new. 0 when there is no room for it. */
 static uint16_t intern(struct code_flow *f, const struct code_state *state)
 {
-	uint32_t i = hash_state(state);
+	uint32_t i = hash_state(f, state);
 	int r;
 
 	for (; f->buckets[i]; i = (i + 1) & (BUCKETS - 1))
@@ -67,7 +69,7 @@ static void forget_states(struct code_flow *f)
 	/* Entry by entry: the hash table is far larger than the number of states of most
 	 * functions. */
 	for (size_t i = 0; i < f->n_states; i++) {
-		uint32_t b = hash_state(&f->states[i]);
+		uint32_t b = hash_state(f, &f->states[i]);
 
 		while (f->buckets[b]) {
 			f->buckets[b] = 0;
@@ -79,6 +81,8 @@ static void forget_states(struct code_flow *f)
 
 static int prepare(struct code_flow *f)
 {
+	if (!f->seed && getrandom(&f->seed, sizeof(f->seed), GRND_NONBLOCK) != sizeof(f->seed))
+		f->seed = mix64((uintptr_t)f);
 	if (!f->buckets)
 		f->buckets = calloc(BUCKETS, sizeof(*f->buckets));
 	if (f->size > f->size_cap || !f->size_cap) {

@@ -27,6 +27,7 @@ struct code_seed {
 
 struct code_flow {
 	const struct image *image;
+	uint64_t seed; /* of the states' hash: nobody can craft code whose states collide */
 	/* Ascending: data addresses that code takes. A switch table ends at the next one. */
 	const uint64_t *tables;
 	size_t n_tables;

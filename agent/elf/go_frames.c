@@ -207,6 +207,8 @@ bool go_frames_execute(const struct image *image, const struct gopclntab *t,
 		rows_add(rows, span->start, &(struct kiln_rule){.kind = KILN_RULE_INVALID});
 		return false;
 	}
+	/* Another function may begin inside of this one. */
+	f.end = MIN(f.end, span_end(span));
 	w.kind = kind_of(t, &f);
 	if (w.kind == GO_OUTERMOST || w.kind == GO_TRAMPOLINE) {
 		add_row(&w, span->start, f.end, w.kind == GO_OUTERMOST ? stop : trampoline);
