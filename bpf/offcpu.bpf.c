@@ -198,6 +198,9 @@ static __always_inline void begin_running(struct task_struct *task, uint64_t now
 	if (t->chance)
 		tell_end(t, ns);
 	mean = &t->mean[t->out & 1];
+	/* In this order: off_cpu_due() reads `waited` before `out`. */
+	t->waited += ns;
+	asm volatile("" ::: "memory");
 	t->out = 0;
 	if (ns > MEAN_MAX)
 		ns = MEAN_MAX;
@@ -271,7 +274,8 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 		return 0;
 	}
 	t = find_thread(tid);
-	if (!t)
+	/* Without an epoch, the slot is that of an ended thread which had the same id. */
+	if (!t || !t->epoch)
 		t = claim_thread(tid, now, task->se.sum_exec_runtime);
 	if (!t) {
 		uint32_t slot = bpf_get_smp_processor_id();
@@ -404,7 +408,7 @@ static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_st
 
 	if (t && (t->chance || (t->out && (int64_t)(now - t->out) < KILN_SLEEP_SHOWN)))
 		return 0;
-	if (!t && tid)
+	if (tid && (!t || !t->epoch))
 		t = claim_thread(tid, now, kernel_read(task, se.sum_exec_runtime));
 	if (!t)
 		return 0;

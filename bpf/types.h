@@ -316,7 +316,7 @@ struct kiln_thread {
 	uint32_t rate; /* low 24 bits: the policy's off_cpu; high 8: its index */
 	/* ns: the clock minus the thread's run time by the scheduler (sum_exec_runtime), which
 	 * grows only while the thread waits. base: when the thread got this slot; waited: when it
-	 * was last switched out. */
+	 * was last switched out or in. */
 	uint64_t base, waited;
 	uint64_t out;	 /* when it was switched out, CLOCK_MONOTONIC; 0: it runs */
 	uint32_t tid;	 /* 0: free */

@@ -21,8 +21,8 @@ struct off_cpu {
 	struct walkers *walkers;
 	struct kiln_thread *threads; /* KILN_MAX_THREADS, shared with the kernel */
 	struct told {
-		/* What was reported, ns; the kernel's count when it was last read. */
-		uint64_t ns, seen;
+		/* What was reported, ns; `base` of the slot, which tells its threads apart. */
+		uint64_t ns, base;
 		uint32_t tid, pad;
 	} * told; /* of each slot's thread */
 };
@@ -166,18 +166,19 @@ bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns)
 {
 	const struct kiln_thread *t = find(o, tid);
 	struct told *told;
-	uint64_t out, waited;
+	uint64_t out, waited, base;
 
 	if (!t)
 		return false;
 	told = &o->told[t - o->threads];
+	/* In this order: a wait that ends in between is missed once, and not counted twice. */
+	waited = __atomic_load_n(&t->waited, __ATOMIC_ACQUIRE);
 	out = __atomic_load_n(&t->out, __ATOMIC_RELAXED);
-	waited = __atomic_load_n(&t->waited, __ATOMIC_RELAXED) -
-		 __atomic_load_n(&t->base, __ATOMIC_RELAXED);
+	base = __atomic_load_n(&t->base, __ATOMIC_RELAXED);
 	/* The slot belonged to another thread meanwhile, and its count began anew. */
-	if (told->tid != tid || waited < told->seen)
-		*told = (struct told){.tid = tid};
-	told->seen = waited;
+	if (told->tid != tid || told->base != base)
+		*told = (struct told){.tid = tid, .base = base};
+	waited -= base;
 	if (out && now > out)
 		waited += now - out;
 	*ret_ns = (int64_t)(waited - told->ns);

@@ -217,7 +217,7 @@ static struct total *sum_totals(const struct window *w)
 	struct total *all = NULL, *t;
 
 	for (const struct count *c = w->list; c; c = c->next) {
-		if (c->key.origin != KILN_ORIGIN_OFF_CPU)
+		if (c->key.origin != KILN_ORIGIN_OFF_CPU || c->value == c->settled)
 			continue;
 		t = find_total(all, c);
 		if (!t) {
@@ -227,7 +227,8 @@ static struct total *sum_totals(const struct window *w)
 			t->tid = c->key.tid;
 			HASH_ADD(hh, all, tid, sizeof(t->tid), t);
 		}
-		t->estimate = MIN(t->estimate + MIN(c->value, ESTIMATE_MAX), ESTIMATE_MAX);
+		t->estimate =
+		    MIN(t->estimate + MIN(c->value - c->settled, ESTIMATE_MAX), ESTIMATE_MAX);
 	}
 	return all;
 }
@@ -251,7 +252,9 @@ void waits_calibrate(struct window *window, uint64_t now, const struct waits_tru
 	for (struct count *c = window->list; all && c; c = c->next) {
 		t = find_total(all, c);
 		if (t && t->estimate)
-			c->value = (uint64_t)((unsigned __int128)c->value * t->exact / t->estimate);
+			c->value =
+			    c->settled + (uint64_t)((unsigned __int128)(c->value - c->settled) *
+						    t->exact / t->estimate);
 	}
 	HASH_ITER (hh, all, t, next) {
 		truth->told(truth->arg, t->tid, t->exact);

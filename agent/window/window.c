@@ -107,7 +107,7 @@ static int add_count(struct window *w, const struct count_key *key, struct count
 		return -ENOMEM;
 	c->key = *key;
 	c->samples = 0;
-	c->value = 0;
+	c->value = c->settled = 0;
 	c->waits = 0;
 	c->route = 0;
 	c->thread_name = NULL;
@@ -207,6 +207,7 @@ void window_sort(struct window *w, struct window *next,
 			keep_spare(w, c);
 			continue;
 		}
+		c->settled = c->value;
 		c->waits += c->waits < UINT8_MAX;
 		/* Used in NEXT: the sweep between the two windows must leave them. */
 		c->key.stack->last_window = c->key.process->last_window = next->number;

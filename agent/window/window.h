@@ -45,8 +45,9 @@ struct count_key {
 
 struct count {
 	struct count_key key;
-	int64_t samples; /* number of samples: of periods, if the origin has one */
-	uint64_t value;	 /* sum of the samples' values */
+	int64_t samples;  /* number of samples: of periods, if the origin has one */
+	uint64_t value;	  /* sum of the samples' values */
+	uint64_t settled; /* off-CPU: the part of `value` that an earlier window has calibrated */
 	uint8_t waits;	/* windows that it has waited for the metadata or policy of its container */
 	uint64_t route; /* receivers, as bits; 0: the window's default route */
 	struct label_set *labels; /* a reference; NULL: none */

@@ -185,6 +185,31 @@ static void a_threads_sum_becomes_what_is_due(void **state)
 	assert_int_equal(calibrate(1000, -100), 500);
 }
 
+static enum window_fate wait_for_metadata(struct count *c, void *arg)
+{
+	return WINDOW_WAIT;
+}
+
+/* Counts that wait for the metadata of their container were calibrated in their own window. */
+static void what_was_calibrated_before_stays_as_it_is(void **state)
+{
+	const struct waits_truth truth = {due, told, NULL};
+	struct window next;
+
+	assert_int_equal(calibrate(1000, 1000), 1000);
+	window_init(&next);
+	window_reset(&next, 3, 0);
+	window_sort(&window, &next, wait_for_metadata, NULL);
+	window_done(&window);
+	window = next;
+	begin(7, 9500, KILN_OFF_CPU_CERTAIN);
+	end(7, 9500, 400);
+	is_due = 300;
+	waits_calibrate(&window, 20000, &truth);
+	assert_int_equal(sum(7), 1300);
+	assert_int_equal(was_told, 300);
+}
+
 static void causes_are_told_by_the_first_function_that_knows(void **state)
 {
 	static const struct {
@@ -223,6 +248,7 @@ int main(void)
 	    TEST(who_never_wakes_is_counted_in_each_window),
 	    TEST(a_lost_end_is_forgotten),
 	    TEST(a_threads_sum_becomes_what_is_due),
+	    TEST(what_was_calibrated_before_stays_as_it_is),
 	    TEST(causes_are_told_by_the_first_function_that_knows),
 	};
 
