@@ -36,6 +36,7 @@ struct sampler {
 	const char *online;
 	int n_cpus;
 	uint32_t hz, target_tid;
+	uint32_t own_hz, own_off_cpu; /* of policy 0, as the options ask for them */
 	int stats_fd; /* while it is open the kernel counts what the programs cost */
 	struct run_time run_time;
 	bool can_spare; /* this agent has enabled the counting, and can disable it */
@@ -317,7 +318,8 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 
 	if (!s)
 		return error_set(err, -ENOMEM, "out of memory");
-	s->hz = options->hz;
+	s->hz = s->own_hz = options->hz;
+	s->own_off_cpu = options->off_cpu;
 	s->target_tid = options->target_tid;
 	s->online = options->online;
 	s->wants_off_cpu = options->off_cpu != 0;
@@ -448,6 +450,7 @@ bool sampler_sleeper_shown(struct sampler *s, uint32_t tid, uint64_t began)
 void sampler_limit_off_cpu(struct sampler *s, uint64_t now)
 {
 	uint64_t walks = 0, passed = now - s->limited_ns;
+	long online = sysconf(_SC_NPROCESSORS_ONLN);
 	uint32_t *shift = &s->skel->bss->knobs.off_cpu_shift;
 
 	if (!s->off_cpu)
@@ -455,7 +458,8 @@ void sampler_limit_off_cpu(struct sampler *s, uint64_t now)
 	for (int cpu = 0; cpu < s->n_cpus; cpu++)
 		walks += s->cpus[cpu].stats.n[KILN_STAT_WAITS];
 	if (s->limited_ns && passed) {
-		uint64_t each = (walks - s->walks) * NS_PER_SECOND / passed / (uint64_t)s->n_cpus;
+		uint64_t each =
+		    (walks - s->walks) * NS_PER_SECOND / passed / (uint64_t)MAX(online, 1L);
 
 		if (each > SAMPLER_WALKS_MAX && *shift < OFF_CPU_SHIFT_MAX)
 			++*shift;
@@ -596,6 +600,8 @@ int sampler_limit_policy(struct sampler *s, uint32_t index, uint32_t hz)
 	if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.policies), &index, &policy) < 0)
 		return -errno;
 	policy.hz = hz;
+	/* Off-CPU walks cost CPU time too: they are reduced by the same factor. */
+	policy.off_cpu = (uint32_t)((uint64_t)s->own_off_cpu * hz / MAX(s->own_hz, 1U));
 	return sampler_set_policy(s, index, &policy);
 }
 
@@ -726,11 +732,11 @@ int sampler_read_named(struct sampler *s, int proc_dirfd, struct sampler_named *
 	return 0;
 }
 
-int sampler_ignore_process(struct sampler *s, uint32_t tgid)
+int sampler_ignore_process(struct sampler *s, uint32_t tgid, uint64_t exec_id)
 {
 	struct kiln_process entry;
 
-	if (get_process(s, tgid, &entry) < 0)
+	if (get_process(s, tgid, &entry) < 0 || entry.exec_id != exec_id)
 		return -ESRCH;
 	entry.flags |= KILN_PROCESS_IGNORE;
 	return set_process(s, tgid, &entry) < 0 ? -ESRCH : 0;

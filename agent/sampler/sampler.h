@@ -123,7 +123,8 @@ int sampler_set_rate(struct sampler *s, uint32_t hz) _must_check_;
 void sampler_set_detail(struct sampler *s, uint32_t less);
 int sampler_set_policy(struct sampler *s, uint32_t index,
 		       const struct kiln_policy *policy) _must_check_;
-/* The policy INDEX as it is, but with this rate. */
+/* The policy INDEX as it is, but with this rate, and with off-CPU walks reduced by the same factor
+ * from what the options ask for. */
 int sampler_limit_policy(struct sampler *s, uint32_t index, uint32_t hz) _must_check_;
 /* The policy of every cgroup without one of its own; policy 0 at first. */
 void sampler_set_default_policy(struct sampler *s, uint32_t index);
@@ -144,8 +145,11 @@ void sampler_named_done(struct sampler_named *n);
  * exit having been seen: every process is looked up below PROC_DIRFD once in eight calls.
  */
 int sampler_read_named(struct sampler *s, int proc_dirfd, struct sampler_named *ret) _must_check_;
-/* Never sample TGID again (until it executes another program). */
-int sampler_ignore_process(struct sampler *s, uint32_t tgid);
+/*
+ * Never sample TGID again until it executes another program. EXEC_ID: the program that is meant, as
+ * a sample's record has it. -ESRCH: the process has ended, or executes another program already.
+ */
+int sampler_ignore_process(struct sampler *s, uint32_t tgid, uint64_t exec_id);
 
 struct sampler_stats {
 	uint64_t counts[KILN_STAT_COUNT];

@@ -114,7 +114,7 @@ bool intake_is_unselected(struct intake *in, const struct kiln_sample *record,
 	/* Only if the process was read from /proc: otherwise the filter was applied to a thread's
 	 * or an image's name, and the process's own name may become known later. */
 	if (process->known)
-		(void)sampler_ignore_process(in->sampler, record->tgid);
+		(void)sampler_ignore_process(in->sampler, record->tgid, record->exec_id);
 	in->unselected++;
 	return true;
 }

@@ -278,10 +278,13 @@ static void filter_leaves_only_its_pids(void **state)
 
 static void ignored_process_is_not_sampled_until_it_executes_anew(void **state)
 {
+	uint64_t exec_id;
+
 	prepare(NULL, 0);
 	start();
 	assert_true(watch_until(t.p, t.watches, 2, &in->records, 1));
-	assert_int_equal(sampler_ignore_process(t.p->sampler, in->tgid), 0);
+	exec_id = in->last.exec_id;
+	assert_int_equal(sampler_ignore_process(t.p->sampler, in->tgid, exec_id), 0);
 	/* Let the records pass that were in the ring. */
 	assert_true(watch_until(t.p, t.watches, 2, &out->records, out->records + 3));
 	watch_reset(in);
@@ -290,7 +293,10 @@ static void ignored_process_is_not_sampled_until_it_executes_anew(void **state)
 	assert_int_equal(in->records, 0);
 	kill(t.inside.pid, SIGUSR2);
 	assert_true(watch_until(t.p, t.watches, 2, &in->records, ENOUGH));
-	assert_int_equal(sampler_ignore_process(t.p->sampler, 0x7ffffff0), -ESRCH);
+	assert_int_equal(sampler_ignore_process(t.p->sampler, 0x7ffffff0, 0), -ESRCH);
+	/* An older program's record does not end the sampling of the new one. */
+	assert_int_equal(sampler_ignore_process(t.p->sampler, in->tgid, exec_id), -ESRCH);
+	assert_true(watch_until(t.p, t.watches, 2, &in->records, in->records + ENOUGH));
 }
 
 int main(int argc, char **argv)
