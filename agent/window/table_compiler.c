@@ -61,6 +61,7 @@ struct table_compiler {
 	struct image *reading; /* the big file that is being compiled, or NULL */
 	bool renumber;	       /* the kernel's mappings have outdated slots */
 	uint64_t renumber_ns;  /* uv_hrtime() before which only a tick renumbers */
+	uint64_t full_ms;      /* now_ms() until which images without a slot are refused */
 	/* Hashes of large files that were met, each at its place; 0: none. */
 	uint64_t claims[CLAIMS];
 	atomic_bool stopped;  /* the thread pool reads it */
@@ -255,6 +256,7 @@ static int find_others(struct job *job)
 	if (unwind_store_add(o->unwind, job->stored) < 0) {
 		metric_add(M_UNWIND_SLOTS_FULL, 1);
 		unwind_store_set_state(o->unwind, job->stored, UNWIND_NONE);
+		job->compiler->full_ms = now_ms() + UNWIND_PATIENCE_MS;
 		return 1;
 	}
 	/* Until the mappings are renumbered, the kernel sends copies of such stacks, which are
@@ -384,6 +386,8 @@ bool table_compiler_want(struct table_compiler *c, struct stored_image *image)
 	case UNWIND_WANTED:
 		return true;
 	case UNWIND_NONE:
+		if (image->slot == UNWIND_SLOT_UNKNOWN && now_ms() < c->full_ms)
+			return false;
 		break;
 	}
 	job = calloc(1, sizeof(*job));
