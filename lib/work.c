@@ -18,10 +18,10 @@ struct work_loop {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t queued = PTHREAD_COND_INITIALIZER;
-/* Guarded by `mutex`, as are `loops`, `threads` and `idle`. */
+/* Guarded by `mutex`, as are the others below. */
 static struct work *first, **last = &first;
 static struct work_loop *loops;
-static unsigned int threads, idle;
+static unsigned int threads, idle, waiting; /* waiting: work in the list */
 
 /* ---- threads ----------------------------------------------------------------------------------
  */
@@ -32,6 +32,7 @@ static void run_first(void)
 	struct work *w = first;
 
 	first = w->next;
+	waiting--;
 	if (!first)
 		last = &first;
 	pthread_mutex_unlock(&mutex);
@@ -84,7 +85,8 @@ static int enqueue(struct work *w)
 {
 	int r = 0;
 
-	if (!idle && threads < WORK_THREADS)
+	/* A thread that was woken for other work is still idle here. */
+	if (waiting >= idle && threads < WORK_THREADS)
 		r = start_thread();
 	/* If no thread could be started, the existing threads will do the work. */
 	if (r < 0 && !threads)
@@ -92,6 +94,7 @@ static int enqueue(struct work *w)
 	w->next = NULL;
 	*last = w;
 	last = &w->next;
+	waiting++;
 	pthread_cond_signal(&queued);
 	return 0;
 }

@@ -244,7 +244,8 @@ static void next_job(struct local_exporter *l)
 	l->busy = work_submit(l->loop, &l->work, run_job, after_job) == 0;
 	if (!l->busy) { /* no thread or descriptor: run the job here, so that nothing is lost */
 		run_job(&l->work);
-		l->current = batch_unref(l->current);
+		after_job(
+		    &l->work); /* also ends a flush; calls this at most LOCAL_QUEUE_MAX times */
 	}
 }
 

@@ -443,7 +443,7 @@ static void spill(struct sender *s)
 	DL_FOREACH_SAFE (s->queue, item, next) {
 		r = -ENOENT;
 		if (s->spool) {
-			r = spool_has(s->spool, item->seq)
+			r = spool_keep(s->spool, item->seq)
 				? 0
 				: spool_put(s->spool, item->seq, &item->payload, &loss);
 			/* Set so that removing it from memory does not delete it from disk. */

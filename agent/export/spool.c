@@ -339,9 +339,13 @@ void spool_remove(struct spool *s, uint64_t seq)
 		remove_at(s, (size_t)(segment - s->segments));
 }
 
-bool spool_has(const struct spool *s, uint64_t seq)
+bool spool_keep(struct spool *s, uint64_t seq)
 {
-	return find(s, seq) != NULL;
+	struct segment *segment = find(s, seq);
+
+	if (segment)
+		segment->held = false;
+	return segment;
 }
 
 uint64_t spool_last(const struct spool *s)

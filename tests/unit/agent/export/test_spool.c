@@ -107,8 +107,8 @@ static void test_what_is_put_comes_back_in_order_after_a_restart(void **state)
 	assert_int_equal(spool_count(s), 3);
 	spool_remove(s, 7);
 	spool_remove(s, 7);
-	assert_false(spool_has(s, 7));
-	assert_true(spool_has(s, 3));
+	assert_false(spool_keep(s, 7));
+	assert_true(spool_keep(s, 3));
 	spool_free(s);
 
 	s = open_spool(1 << 20, &loss);
