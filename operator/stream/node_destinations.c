@@ -65,15 +65,19 @@ size_t node_state_left_out(const struct node_state *n,
 void node_destination_tell_again(struct node_state *n, uint16_t i, struct buf *out)
 {
 	struct buf *b = node_view_secret_scratch(n->view);
-	const struct entry *e = &n->entries[i];
+	struct entry *e = &n->entries[i];
 
 	if (e->dirty ||
-	    destination_table_encode(node_view_destinations(n->view), e->destination, b) < 0)
+	    destination_table_encode(node_view_destinations(n->view), e->destination, b) < 0) {
+		e->hash = 0; /* the snapshot lacks it, so the next look sends it */
 		return;
-	if (e->hash == (hash_bytes(b->data, b->len, 1) | 1))
+	}
+	if (e->hash == (hash_bytes(b->data, b->len, 1) | 1)) {
 		frame_bytes(out, UPDATE_DESTINATIONS, b->data, b->len);
-	else
+	} else {
+		e->hash = 0;
 		node_entry_set_dirty(n, i);
+	}
 	explicit_bzero(b->data, b->len);
 }
 

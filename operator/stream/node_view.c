@@ -17,6 +17,7 @@ enum { SCRATCH_SLACK = 1 << 20 }; /* attributes of the pod itself, names */
 
 struct policy_row {
 	struct view_policy *policy;
+	uint64_t revision; /* policy_set_revision() when its destinations got their settings */
 	UT_hash_handle hh;
 };
 
@@ -78,6 +79,26 @@ static void use_destinations(struct node_view *v, const struct effective_policy 
 			ret->n_destinations++;
 }
 
+/*
+ * Gives P's destinations their settings again. A destination of the cluster keeps its id when its
+ * settings change, so an older policy that is back, and still in use by a tombstone, has the newer
+ * settings until then.
+ */
+static void renew_destinations(struct node_view *v, const struct effective_policy *p,
+			       struct policy_row *row)
+{
+	uint64_t now = policy_set_revision(v->s.policies);
+	struct view_destination *d;
+
+	if (row->revision == now)
+		return;
+	row->revision = now;
+	for (size_t i = 0; v->destinations && i < p->n_destinations; i++)
+		if (!p->destinations[i].ns[0] &&
+		    destination_table_ref(v->destinations, &p->destinations[i], &d) == 0)
+			destination_table_unref(v->destinations, d);
+}
+
 static struct view_policy *policy_ref(struct node_view *v, const struct effective_policy *p)
 {
 	struct view_policy where = {.id = p->id, .refs = 1};
@@ -86,6 +107,7 @@ static struct view_policy *policy_ref(struct node_view *v, const struct effectiv
 
 	HASH_FIND(hh, v->policies, &p->id, sizeof(p->id), row);
 	if (row) {
+		renew_destinations(v, p, row);
 		row->policy->refs++;
 		return row->policy;
 	}
@@ -103,6 +125,7 @@ static struct view_policy *policy_ref(struct node_view *v, const struct effectiv
 	where.hh = row;
 	*row->policy = where;
 	(void)encode_policy(v, p, &where, row->policy->bytes);
+	row->revision = policy_set_revision(v->s.policies);
 	HASH_ADD_KEYPTR(hh, v->policies, &row->policy->id, sizeof(p->id), row);
 	v->counts.policies++;
 	return row->policy;
@@ -130,6 +153,7 @@ int node_view_default(struct node_view *v, const char *node, struct view_policy 
 	v->info.name = v->info.ns = "";
 	v->info.node = node;
 	v->info.n_labels = v->info.n_annotations = 0;
+	v->info.cut = false; /* of the pod that was read last */
 	if (match_resolve(v->s.policies, v->s.namespaces, v->s.nodes, &v->info, &policy, &config) <
 	    0)
 		return -ENOENT;

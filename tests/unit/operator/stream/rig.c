@@ -134,7 +134,7 @@ const char *rig_uid(unsigned int uid)
 }
 
 static void put_pod(struct rig *rig, const char *ns, const char *name, unsigned int uid,
-		    const char *node, char id, const char *label)
+		    const char *node, char id, const char *label, bool cut)
 {
 	struct pod_view *v = calloc(1, sizeof(*v));
 	char full[128] = "containerd://";
@@ -144,6 +144,7 @@ static void put_pod(struct rig *rig, const char *ns, const char *name, unsigned 
 	view_container(v, "app", "img:1", id ? full : "");
 	if (label)
 		view_label(v, "tier", label);
+	v->meta.cut = cut;
 	assert_int_equal(pod_store_put_view(rig->pods, v, 1), 0);
 	free(v);
 }
@@ -151,13 +152,19 @@ static void put_pod(struct rig *rig, const char *ns, const char *name, unsigned 
 void rig_pod(struct rig *rig, const char *ns, const char *name, unsigned int uid, const char *node,
 	     char id)
 {
-	put_pod(rig, ns, name, uid, node, id, NULL);
+	put_pod(rig, ns, name, uid, node, id, NULL, false);
 }
 
 void rig_pod_labeled(struct rig *rig, const char *ns, const char *name, unsigned int uid,
 		     const char *node, const char *value)
 {
-	put_pod(rig, ns, name, uid, node, 'a', value);
+	put_pod(rig, ns, name, uid, node, 'a', value, false);
+}
+
+void rig_pod_cut(struct rig *rig, const char *ns, const char *name, unsigned int uid,
+		 const char *node, char id)
+{
+	put_pod(rig, ns, name, uid, node, id, NULL, true);
 }
 
 void rig_remove_pod(struct rig *rig, const char *ns, const char *name, unsigned int uid)

@@ -65,6 +65,9 @@ void rig_pod(struct rig *rig, const char *ns, const char *name, unsigned int uid
 	     char id);
 void rig_pod_labeled(struct rig *rig, const char *ns, const char *name, unsigned int uid,
 		     const char *node, const char *value);
+/* A pod with more labels or annotations than are kept. */
+void rig_pod_cut(struct rig *rig, const char *ns, const char *name, unsigned int uid,
+		 const char *node, char id);
 void rig_remove_pod(struct rig *rig, const char *ns, const char *name, unsigned int uid);
 void rig_node(struct rig *rig, const char *name);
 void rig_namespace(struct rig *rig, const char *name, const char *label_value);

@@ -123,6 +123,21 @@ static void test_a_namespaces_policy_reaches_its_pods_and_the_old_one_goes(void 
 	assert_int_equal(w->a.n_policies, 2);
 }
 
+static void test_a_pod_that_is_cut_does_not_hold_up_the_default_policy(void **state)
+{
+	struct world_of_two *w = *state;
+
+	rig_pod_cut(&w->rig, "prod", "cut", 1, "n1", 'a');
+	agent_connect(&w->rig, &w->a, "node:n1");
+	agent_until_live(&w->a);
+	assert_int_equal(w->a.fallback.hz, 20);
+	rig_pod_cut(&w->rig, "prod", "cut", 1, "n1", 'b');
+	agent_until_revision(&w->a, w->a.revision);
+	rig_policy(&w->rig, "", "{'defaults':{'sampling':{'hz':31}}}");
+	agent_until_revision(&w->a, w->a.revision);
+	assert_int_equal(w->a.fallback.hz, 31);
+}
+
 static void test_what_changes_nothing_is_not_sent(void **state)
 {
 	struct world_of_two *w = *state;
@@ -554,6 +569,7 @@ int main(void)
 	    TEST(test_changes_follow_the_snapshot),
 	    TEST(test_a_pod_that_is_bound_later_or_has_ended_comes_and_goes),
 	    TEST(test_a_namespaces_policy_reaches_its_pods_and_the_old_one_goes),
+	    TEST(test_a_pod_that_is_cut_does_not_hold_up_the_default_policy),
 	    TEST(test_what_changes_nothing_is_not_sent),
 	    TEST(test_a_namespaces_label_reaches_its_pods),
 	    TEST(test_who_comes_back_is_told_only_what_changed),
