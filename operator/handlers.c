@@ -101,7 +101,9 @@ static void out_of_memory(struct operator* op)
 static int parse_cluster_config(const struct operator* op, const cJSON *object,
 				struct cluster_config **ret, struct error *err)
 {
-	struct render_input input = {.ns = op->ns, .image = "kiln-agent", .stream = true};
+	/* As if some policy asked for samples: otherwise no DaemonSet would be rendered. */
+	struct render_input input = {
+	    .ns = op->ns, .image = "kiln-agent", .stream = true, .max_hz = 1};
 	struct rendered *rendered = NULL;
 	int r = cluster_config_parse(object, ret, err);
 
