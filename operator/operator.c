@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The structure. One libuv loop owns all state. Informers keep the caches (world.c); their changes
- * (handlers.c) put keys into two work queues (controllers.c): one reconciles the rendered objects,
- * one the status of each config. The agents' stream and reports are beside that (agents.c). Every
- * replica watches, so that any can answer; only the one that holds the lease (leader.c) works on
- * its queues.
+ * The structure. One libuv loop owns all state. Informers fill the caches (world.c). On each change
+ * the event handlers (handlers.c) add keys to two work queues (controllers.c): one for the rendered
+ * objects, one for the status of each config. agents.c runs the agents' stream and takes their
+ * reports. Every replica watches the API server, so that any of them can serve agents; only the
+ * holder of the lease (leader.c) processes its queues.
  *
  * --role splits that into two processes with separate rights (docs/operator.md). The role stream
  * has no queues, no lease and no writes; the role controller has no stream, and its leader asks the

@@ -257,7 +257,8 @@ static struct entry *find(struct image_store *store, const struct file_key *key)
 }
 
 /*
- * Detaches E: its users keep it, new users get a new entry. Gives the caller's reference to E back.
+ * Removes E from the table: its holders keep it, and the next lookup of the file makes a new entry.
+ * Drops the caller's reference to E.
  */
 static void retire(struct image_store *store, struct entry *e, uint64_t now_ms)
 {

@@ -13,8 +13,9 @@
 enum { CHUNK = 64 << 10 };
 
 /*
- * Appends one chunk to OUT. 1: there may be more; 0: the file has ended; -E2BIG: OUT is at its cap,
- * and the rest of the chunk is lost.
+ * Reads up to CHUNK bytes of FD and appends them to OUT. Returns 1 when there may be more, 0 at the
+ * end of the file, or a negative errno; -E2BIG: OUT has reached its cap, and the bytes that do not
+ * fit are lost.
  */
 static int read_chunk(int fd, char *chunk, struct buf *out)
 {

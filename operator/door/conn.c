@@ -2,9 +2,9 @@
 /*
  * One connection. Before its turn nothing is read from it: the kernel buffers its ClientHello and
  * wakes us when that is complete (SO_RCVLOWAT). Then the door speaks TLS with the peer, and the
- * plaintext goes through a socket pair to the server and back. Each direction buffers one record at
- * most (struct rest): while a record could not be sent in full, nothing more is read for its
- * direction, so that a slow reader holds up its sender and costs no memory here.
+ * plaintext goes through a socket pair to the server and back. Each direction buffers at most one
+ * TLS record (struct rest). Until that record is sent in full, the door reads nothing more in this
+ * direction, so a slow receiver slows down its sender and takes no more memory.
  *
  * The door's thread.
  */

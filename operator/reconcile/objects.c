@@ -375,7 +375,8 @@ void objects_reconcile(struct objects *o, void (*done)(void *arg, int result), v
 		o->state.applied = false;
 		o->state.generation = o->generation;
 		o->options.changed(o->options.arg);
-		/* A retry cannot help; a change of the config starts the next pass. */
+		/* -EINVAL: the same config would fail again, so no retry is asked for. The next
+		 * change of the config starts another pass. */
 		done(arg, r == -EINVAL ? 0 : r);
 		return;
 	}

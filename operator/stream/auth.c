@@ -424,7 +424,8 @@ int stream_auth_check(struct stream_auth *auth, const char *authorization, bool 
 	memcpy(c->key, key, sizeof(key));
 	enqueue(auth, c, false);
 	if (!run_waiting(auth) && !c->running && !auth->counts.running) {
-		/* No review is running whose answer would start this one. */
+		/* Queued checks are started when a running review ends. None is running, so this
+		 * check would wait for ever. */
 		dequeue(auth, c);
 		check_free(c);
 		return refuse(STREAM_API_SERVER, ret_grant);

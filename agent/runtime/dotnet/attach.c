@@ -10,7 +10,8 @@
 
 enum {
 	MODULE_BYTES = 0x800, /* bytes of a Module that are searched; it has 0x6a8 in 8.0.4 */
-	/* Bytes of a ReadyToRunInfo that are searched for its functions: at 0x50 in 8 and 9. */
+	/* How many bytes of a ReadyToRunInfo are searched for the pointer to its function table,
+	 * which is at offset 0x50 in .NET 8 and 9. */
 	INFO_BYTES = 0x100,
 	FUNCTIONS_MAX = 1 << 20,
 	SECTIONS_MAX = 64, /* sections of an image compiled ahead of time */

@@ -12,7 +12,8 @@ enum {
 	TABLES_MAX = 4096, /* tables of the map of all code that are looked at */
 	FUNCTIONS_MAX = 1 << 20,
 	HANDLERS_MAX = 256, /* functions of one method: the handlers of its exceptions */
-	/* Bytes of a ReadyToRunInfo that are searched for the map: at 0x1c0 in 8 and 9. */
+	/* How many bytes of a ReadyToRunInfo are searched for the map, which is at offset 0x1c0 in
+	 * .NET 8 and 9. */
 	INFO_BYTES = 0x300,
 	BUCKETS_MAX = 1 << 20,
 	BUCKETS_SEEN = 32,

@@ -138,8 +138,8 @@ uint32_t ruby_line(const struct ruby_layout *l, const void *bytes, size_t size, 
 
 /* ---- text.c: what the walker has sent of evaluated code ----------------------------------------
  */
-/* Keeps TEXT for ruby_find_text(). Always returns a negative number, so that the caller reads the
- * name from memory first. */
+/* Stores TEXT for ruby_find_text(). Always returns a negative number: the caller then looks for the
+ * name in the process's memory first. */
 int ruby_read_text(void *state, const struct kiln_text *text, char *scratch, size_t scratch_size,
 		   struct symbol_result *ret);
 /* The text of the frame WORDS; NULL: the walker has sent none, or newer texts have replaced it. */
