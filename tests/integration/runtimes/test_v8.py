@@ -22,7 +22,7 @@ import v8_stacks  # noqa: E402
 SECONDS = 10
 ENOUGH = 100  # samples of each program
 WHOLE = 0.99  # smallest share of right samples among those in chains
-SHORT = 0.01  # largest share of them on the way to a leaf or back, with right callers
+SHORT = 0.08  # largest share of them on the way to a leaf or back, with right callers
 LEAF = 0.99  # smallest share of whole stacks whose leaf is at a marked line
 EACH = 0.2  # smallest share of samples at each of two equally long places where one function is inlined
 BEFORE = textdump.before_attaching("v8")
@@ -174,7 +174,7 @@ def chains_of(commands):
             problems.append(f"{name}: {inside} samples are too few to say anything")
         elif inside - right > max((1 - WHOLE) * inside, 1):
             problems.append(f"{name}: {right / inside:.2%} of the samples are right, want {WHOLE:.0%}")
-        elif verdict["short"] > SHORT * inside + 3:
+        elif verdict["short"] > SHORT * inside:
             problems.append(f"{name}: {verdict['short']} of {inside} samples are not at their leaf")
         elif leaves[name] < LEAF * verdict["whole"] - 2:
             problems.append(f"{name}: of {verdict['whole']} leaves {leaves[name]} are at their lines")

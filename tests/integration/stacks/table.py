@@ -69,5 +69,5 @@ ROWS = [
     Row("rust-v0", "rust-v0"),
     Row("go", "go", cpus=2),
     Row("go-stripped", "go-stripped", cpus=2),
-    Row("cgo", "cgo"),
+    Row("cgo", "cgo", first=15),
 ]
