@@ -431,12 +431,16 @@ static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_st
 static __always_inline int describe_sleeper(struct task_struct *task, const struct kiln_thread *t,
 					    struct kiln_sample *r)
 {
-	uint32_t tgid = process_id(task);
+	uint32_t tgid = process_id(task), number = bpf_get_smp_processor_id();
 	uint64_t exec_id = kernel_read(task, self_exec_id);
-	struct kiln_process *process = bpf_map_lookup_elem(&processes, &tgid);
+	struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &number);
+	struct kiln_process *process;
+	int fresh = 0;
 
-	if (process && process->exec_id != exec_id)
-		process = 0;
+	if (!cpu)
+		return 0;
+	/* Makes the entry if there is none: user space puts the mapset into it. */
+	process = find_process(tgid, exec_id, &cpu->stats, &fresh);
 	if (process && (process->flags & KILN_PROCESS_IGNORE))
 		return 0;
 	r->type = KILN_RECORD_SAMPLE;

@@ -123,6 +123,15 @@ def test_threads_of_a_c_program(file):
     assert len(dead) >= 3 and max(dead) < 2_500_000_000, dead
 
 
+def test_a_program_that_only_waits_is_known(file):
+    """The list of threads that wait may tell of a process before its first wait is walked. The process has to be known to
+    the kernel from then on: no later walk may lack its mappings."""
+    said, profile = profiled(Program(workload.path("waits"), SECONDS, file))
+    mine = [s for s in profile.samples if s.tid in {t["tid"] for t in said.values()}]
+    unknown = sum(s.value for s in mine if s.user[-1] == "[incomplete: process not known]")
+    assert mine and unknown <= 0.02 * sum(s.value for s in mine), (unknown, sum(s.value for s in mine))
+
+
 @exact
 def test_threads_of_a_python_program():
     said, profile = profiled(Program(sys.executable, HERE / "waits.py", SECONDS))
