@@ -92,6 +92,30 @@ static void drop_origin(struct table_cache *c, struct origin *o)
 	free(o);
 }
 
+/* Puts T into the ring of the tables of its image. */
+static void join_siblings(struct table_cache *c, struct table *t)
+{
+	struct table *other, *next;
+
+	t->sibling = t;
+	HASH_ITER (hh, c->tables, other, next) {
+		if (other->image.image == t->image.image) {
+			t->sibling = other->sibling;
+			other->sibling = t;
+			return;
+		}
+	}
+}
+
+static void leave_siblings(struct table *t)
+{
+	struct table *before = t;
+
+	while (before->sibling != t)
+		before = before->sibling;
+	before->sibling = t->sibling;
+}
+
 static void table_free(struct table_cache *c, struct table *t)
 {
 	struct origin *o, *next;
@@ -100,6 +124,7 @@ static void table_free(struct table_cache *c, struct table *t)
 		if (o->table == t)
 			drop_origin(c, o);
 	HASH_DEL(c->tables, t);
+	leave_siblings(t);
 	drop_elf(c, t);
 	gopclntab_free(t->go);
 	witness_done(&t->image);
@@ -150,6 +175,7 @@ static int add_table(struct table_cache *c, const struct table_key *key, struct 
 		return r;
 	}
 	t->id = c->last_id += 2; /* the id after it is table_functions_id() */
+	join_siblings(c, t);
 	HASH_ADD(hh, c->tables, key, sizeof(t->key), t);
 	*ret = t;
 	return 0;
@@ -417,12 +443,21 @@ void table_cache_drop(struct table_cache *c, struct table *t)
  */
 
 /*
- * How many references to its image T itself holds: one, one more by the Go table, and by the ELF
- * table one for each string table of the image that holds names.
+ * How many references to the image of T its tables hold, those of other debug files, too: each
+ * table one, one more by its Go table, and by its ELF table one for each string table of the image
+ * that holds names.
  */
 static int own_references(const struct table *t)
 {
-	return 1 + (t->go ? 1 : 0) + (t->elf ? (int)elf_symbols_holds(t->elf, t->image.image) : 0);
+	const struct image *image = t->image.image;
+	const struct table *s = t;
+	int n = 0;
+
+	do {
+		n += 1 + (s->go ? 1 : 0) + (s->elf ? (int)elf_symbols_holds(s->elf, image) : 0);
+		s = s->sibling;
+	} while (s != t);
+	return n;
 }
 
 void table_cache_trim(struct table_cache *c)

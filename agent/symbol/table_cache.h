@@ -21,6 +21,7 @@ struct table_key {
 struct table {
 	struct table_key key;
 	struct witness image, debug; /* the files that it is made from */
+	struct table *sibling;	     /* ring of the tables of one struct image */
 	uint32_t id;		     /* owner of its frames in a frame cache; never used again */
 	uint32_t used;		     /* window */
 	struct gopclntab *go;

@@ -154,6 +154,24 @@ static void a_container_s_debug_file_names_only_its_own_frames(void **state)
 	assert_string_equal(name_of(s, image, in_scratch("evil"), "hidden"), "spoilt");
 }
 
+/* A table for each debug file: none keeps the others once nobody else has the image. */
+static void tables_of_one_image_do_not_keep_each_other(void **state)
+{
+	_cleanup_(symbolizer_freep) struct symbolizer *s = make();
+	struct image *image = open_image(in_scratch("bare.so"));
+	int fd = image->fd;
+
+	assert_string_equal(name_of(s, image, in_scratch("evil"), "hidden"), "spoilt");
+	assert_string_equal(name_of(s, image, in_scratch("good"), "hidden"), "hidden");
+	(void)name_of(s, image, in_scratch("none"), "shown");
+	symbolizer_trim(s);
+	symbolizer_trim(s);
+	assert_true(fcntl(fd, F_GETFD) >= 0);
+	image_unref(image);
+	symbolizer_trim(s);
+	assert_true(fcntl(fd, F_GETFD) < 0 && errno == EBADF);
+}
+
 static uint64_t own_start_time(void)
 {
 	_cleanup_close_ int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -237,6 +255,7 @@ int main(void)
 	    cmocka_unit_test(containers_without_debug_files_have_one_table),
 	    cmocka_unit_test(a_crafted_file_names_only_its_own_frames),
 	    cmocka_unit_test(a_container_s_debug_file_names_only_its_own_frames),
+	    cmocka_unit_test(tables_of_one_image_do_not_keep_each_other),
 	    cmocka_unit_test(a_process_that_is_gone_has_the_host_s_debug_files),
 	    cmocka_unit_test(a_file_that_is_rewritten_names_no_others),
 	    cmocka_unit_test(a_file_that_was_rewritten_before_its_table_was_made_shares_nothing),
