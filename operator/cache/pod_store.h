@@ -23,10 +23,10 @@ struct pod_container {
 };
 
 /*
- * The most bytes of labels and annotations of all pods of a namespace. Further pods are kept
- * without any.
+ * The most bytes of labels, annotations and containers (names, images, ids) of all pods of a
+ * namespace. Further pods are `cut`: of these, only the ids are kept.
  */
-enum { POD_NS_PAIRS_MAX = 64 << 20 };
+enum { POD_NS_TEXT_MAX = 64 << 20 };
 
 struct pod; /* read by the functions below */
 struct pod_store;
@@ -77,7 +77,8 @@ struct pod_store_stats {
 	uint64_t changes, unchanged;
 	uint64_t beyond_max; /* events of pods that max_pods left out */
 	uint64_t no_room;    /* events that found no room for strings: the pod is forgotten */
-	uint64_t cut_pods;   /* events of pods with more labels, containers than a view holds */
+	/* Events of pods with more labels, containers than a view or their namespace holds. */
+	uint64_t cut_pods;
 	uint64_t cut_values; /* labels, annotations, images, ... that were left out */
 	uint64_t unindexed;  /* uids and container ids that too many pods claim */
 	size_t record_bytes, index_bytes;
@@ -134,7 +135,7 @@ struct pod_info {
 	char owner_uid_text[37];
 	int64_t created;
 	bool host_network, deleting, terminated; /* phase Succeeded or Failed */
-	/* Labels or annotations of the pod were left out: no selector can be trusted. */
+	/* Labels, annotations or containers were left out: no selector can be trusted. */
 	bool cut;
 	struct pod_label {
 		const char *key, *value;

@@ -147,26 +147,49 @@ static void key_link(struct pod_store *store, const struct key *key)
 	ref_table_insert(key->table, key->hash, key->ref);
 }
 
-/* Size of POD's labels and annotations in PAIRS_UNITs, as if no other pod shared their strings. */
-static uint32_t pairs_of(const struct pod_store *store, const struct pod *pod)
+static size_t text_size(const struct pod_store *store, interned text)
 {
-	size_t labels = 0, annotations = 0;
+	size_t len;
 
-	(void)intern_text(store->intern, pod->labels, &labels);
-	(void)intern_text(store->intern, pod->annotations, &annotations);
-	return (uint32_t)((labels + annotations + PAIRS_UNIT - 1) / PAIRS_UNIT);
+	(void)intern_text(store->intern, text, &len);
+	return len;
 }
 
-bool pod_pairs_fit(const struct pod_store *store, const struct pod *pod, const struct pod *old)
+/* Size of names, images and ids; 0 for ids that are kept without the rest. */
+static size_t containers_size(const struct pod_store *store, const struct pod *pod)
+{
+	size_t len, all;
+	const char *statics = intern_text(store->intern, pod->containers, &len);
+	struct container_static s;
+
+	all = len ? len + 32 * (size_t)pod->n_ids : 0;
+	for (size_t i = 0; i < len; i += sizeof(s)) {
+		memcpy(&s, statics + i, sizeof(s));
+		all += text_size(store, s.name) + text_size(store, s.image) +
+		       text_size(store, s.image_id);
+	}
+	return all;
+}
+
+/* Size of POD's part of its namespace's quota in TEXT_UNITs, as if it shared no string. */
+static uint32_t text_of(const struct pod_store *store, const struct pod *pod)
+{
+	size_t all = text_size(store, pod->labels) + text_size(store, pod->annotations) +
+		     containers_size(store, pod);
+
+	return (uint32_t)((all + TEXT_UNIT - 1) / TEXT_UNIT);
+}
+
+bool pod_text_fits(const struct pod_store *store, const struct pod *pod, const struct pod *old)
 {
 	uint32_t ref = group_find(store, &store->namespaces, pod->ns);
-	uint64_t all = pairs_of(store, pod);
+	uint64_t all = text_of(store, pod);
 
 	if (ref)
-		all += ((struct group *)slab_at(&store->groups, ref))->pairs;
+		all += ((struct group *)slab_at(&store->groups, ref))->text;
 	if (old)
-		all -= pairs_of(store, old);
-	return all <= POD_NS_PAIRS_MAX / PAIRS_UNIT;
+		all -= text_of(store, old);
+	return all <= POD_NS_TEXT_MAX / TEXT_UNIT;
 }
 
 static void lists_link(struct pod_store *store, struct pod *pod, uint32_t ref)
@@ -174,7 +197,7 @@ static void lists_link(struct pod_store *store, struct pod *pod, uint32_t ref)
 	struct group *g = slab_at(&store->groups, group_find(store, &store->namespaces, pod->ns));
 
 	g->count++;
-	g->pairs += pairs_of(store, pod);
+	g->text += text_of(store, pod);
 	pod->ns_prev = 0;
 	pod->ns_next = g->head;
 	if (g->head)
@@ -196,7 +219,7 @@ static void lists_unlink(struct pod_store *store, struct pod *pod)
 	struct group *g = slab_at(&store->groups, group_find(store, &store->namespaces, pod->ns));
 
 	g->count--;
-	g->pairs -= pairs_of(store, pod);
+	g->text -= text_of(store, pod);
 	if (pod->ns_prev)
 		pod_at(store, pod->ns_prev)->ns_next = pod->ns_next;
 	else

@@ -21,7 +21,7 @@
  * ids come first and the size is a multiple of 8, so that indexes can name the place of an id. The
  * fields before `generation` and from `created` on are the pod's data; those between are the
  * store's. `containers` is a string of struct container_static, the same one for all pods of a
- * workload.
+ * workload; 0 without containers, and when the namespace had no room for it.
  */
 struct pod {
 	uint8_t uid[16];
@@ -72,10 +72,10 @@ _Static_assert((int)POD_RECORD_MAX <= (int)SLAB_REACH, "every id can be named");
 struct group {
 	interned key;
 	uint32_t head, count;
-	/* Of a namespace: the size of its pods' labels and annotations, in PAIRS_UNITs. */
-	uint32_t pairs;
+	/* Of a namespace: what its pods take of POD_NS_TEXT_MAX, in TEXT_UNITs. */
+	uint32_t text;
 };
-enum { PAIRS_UNIT = 16 }; /* bytes */
+enum { TEXT_UNIT = 16 }; /* bytes */
 _Static_assert(sizeof(struct group) == 16, "16 bytes a node or namespace");
 
 struct pod_store {
@@ -132,9 +132,9 @@ int pod_index_reserve(struct pod_store *store, const struct pod *pod) _must_chec
 void pod_index_trim(struct pod_store *store, const struct pod *pod);
 void pod_link(struct pod_store *store, uint32_t ref);
 /*
- * True when the labels and annotations of POD, in place of those of OLD (may be NULL), fit into the
- * quota of its namespace, POD_NS_PAIRS_MAX.
+ * True when labels, annotations and containers of POD, in place of those of OLD (may be NULL), fit
+ * into the quota of its namespace, POD_NS_TEXT_MAX.
  */
-bool pod_pairs_fit(const struct pod_store *store, const struct pod *pod, const struct pod *old);
+bool pod_text_fits(const struct pod_store *store, const struct pod *pod, const struct pod *old);
 void pod_unlink(struct pod_store *store, uint32_t ref);
 uint32_t pod_index_find(const struct pod_store *store, interned ns, const char *name, size_t len);

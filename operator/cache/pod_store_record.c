@@ -49,16 +49,27 @@ size_t pod_id_container(const struct pod *pod, size_t k, bool *ret_current)
 	return 0;
 }
 
+/* Name, images and type of container I; nothing when the namespace had no room for them. */
+static struct container_static static_of(const struct pod_store *store, const struct pod *pod,
+					 size_t i)
+{
+	const char *statics = intern_text(store->intern, pod->containers, NULL);
+	struct container_static s = {0};
+
+	if (pod->containers)
+		memcpy(&s, statics + i * sizeof(s), sizeof(s));
+	return s;
+}
+
 /* The containers of POD with everything that is known of them. */
 static size_t unpack_containers(const struct pod_store *store, const struct pod *pod,
 				struct pod_container *ret)
 {
 	struct pod_tail t = pod_tail(pod);
-	const char *statics = intern_text(store->intern, pod->containers, NULL);
 	struct container_static s;
 
 	for (size_t i = 0; i < pod->n_containers; i++) {
-		memcpy(&s, statics + i * sizeof(s), sizeof(s));
+		s = static_of(store, pod, i);
 		ret[i] = (struct pod_container){.name = s.name,
 						.image = s.image,
 						.image_id = s.image_id,
@@ -253,10 +264,11 @@ static int draft_containers(struct pod_store *store, const struct pod_view *view
 	return 0;
 }
 
+/* A container whose name was not kept is the one at HINT. */
 static const struct pod_container *same_container(const struct pod_container *old, size_t n_old,
 						  size_t hint, interned name, unsigned int type)
 {
-	if (hint < n_old && old[hint].name == name && old[hint].type == type)
+	if (hint < n_old && (!old[hint].name || (old[hint].name == name && old[hint].type == type)))
 		return &old[hint];
 	for (size_t i = 0; i < n_old; i++)
 		if (old[i].name == name && old[i].type == type)
@@ -283,7 +295,6 @@ static uint8_t *draft_states(struct pod_store *store, const struct pod_view *vie
 {
 	struct pod_container before[POD_CONTAINERS_MAX];
 	size_t n_before = old ? unpack_containers(store, old, before) : 0, n_restarts = 0;
-	const char *statics = intern_text(store->intern, pod->containers, NULL);
 	uint8_t states[POD_CONTAINERS_MAX], id[32], *out = pod->rest;
 	uint32_t restarts[POD_CONTAINERS_MAX];
 	struct container_static s;
@@ -292,7 +303,7 @@ static uint8_t *draft_states(struct pod_store *store, const struct pod_view *vie
 		const struct container_view *v = &view->containers[i];
 		const uint8_t *previous;
 
-		memcpy(&s, statics + i * sizeof(s), sizeof(s));
+		s = static_of(store, pod, i);
 		parse_container_id(v->id, id);
 		previous = previous_of(same_container(before, n_before, i, s.name, s.type), id);
 		states[i] = 0;
@@ -419,11 +430,23 @@ static bool find_mirror(const struct meta_view *meta, uint8_t ret[16])
 	return false;
 }
 
+/*
+ * The ids of containers stay: without them, samples of a container whose cgroup does not name the
+ * pod would have the policy of processes outside of pods.
+ */
+static void drop_text(struct pod_store *store, struct pod *pod)
+{
+	intern_unref(store->intern, pod->labels);
+	intern_unref(store->intern, pod->annotations);
+	release_containers(store, pod->containers);
+	pod->labels = pod->annotations = pod->containers = 0;
+}
+
 int pod_draft(struct pod_store *store, const struct pod_view *view, const struct pod *old,
 	      struct pod **ret)
 {
 	struct pod *pod = (struct pod *)store->draft;
-	bool cut = view->meta.cut;
+	bool cut = view->meta.cut, has_mirror;
 	uint8_t mirror[16], *out;
 	int r;
 
@@ -435,10 +458,11 @@ int pod_draft(struct pod_store *store, const struct pod_view *view, const struct
 	}
 	if (old && !same_bytes(old->uid, pod->uid, sizeof(pod->uid)))
 		old = NULL;
-	if (!pod_pairs_fit(store, pod, old)) { /* a namespace must not take others' room */
-		intern_unref(store->intern, pod->labels);
-		intern_unref(store->intern, pod->annotations);
-		pod->labels = pod->annotations = 0;
+	pod->n_containers = (uint8_t)MIN(view->n_containers, (size_t)POD_CONTAINERS_MAX);
+	has_mirror = find_mirror(&view->meta, mirror);
+	out = draft_states(store, view, pod, old, has_mirror ? mirror : NULL);
+	if (!pod_text_fits(store, pod, old)) { /* a namespace must not take others' room */
+		drop_text(store, pod);
 		cut = true;
 	}
 	pod->created = view->meta.created;
@@ -446,9 +470,7 @@ int pod_draft(struct pod_store *store, const struct pod_view *view, const struct
 	    (view->host_network ? POD_HOST_NETWORK : 0) | (view->meta.deleting ? POD_DELETING : 0) |
 	    (slice_is(view->phase, "Succeeded") || slice_is(view->phase, "Failed") ? POD_TERMINATED
 										   : 0) |
-	    (find_mirror(&view->meta, mirror) ? POD_MIRROR : 0) | (cut ? POD_CUT : 0);
-	pod->n_containers = (uint8_t)MIN(view->n_containers, (size_t)POD_CONTAINERS_MAX);
-	out = draft_states(store, view, pod, old, pod->flags & POD_MIRROR ? mirror : NULL);
+	    (has_mirror ? POD_MIRROR : 0) | (cut ? POD_CUT : 0);
 	out = draft_ip(store, view->pod_ip, pod, out);
 	out = draft_names(store, view, pod, out);
 	pod->tail = (uint16_t)(out - pod->rest);

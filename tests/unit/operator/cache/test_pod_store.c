@@ -369,7 +369,7 @@ static void an_opt_out_is_kept_whatever_else_there_is(void **unused)
 /* 64 MiB of labels and annotations; other namespaces' pods are as they were. */
 static void a_namespace_has_room_for_so_much_text(void **unused)
 {
-	enum { TEXT = 4000, EACH = 16, PODS = POD_NS_PAIRS_MAX / (TEXT * EACH) + 10 };
+	enum { TEXT = 4000, EACH = 16, PODS = POD_NS_TEXT_MAX / (TEXT * EACH) + 10 };
 	static char keys_of[EACH][16], value[TEXT + 1];
 	char name[16];
 	int with = 0;
@@ -377,7 +377,7 @@ static void a_namespace_has_room_for_so_much_text(void **unused)
 	(void)unused;
 	store = pod_store_free(store);
 	in = intern_free(in);
-	start(POD_NS_PAIRS_MAX * 2, PODS + 10);
+	start(POD_NS_TEXT_MAX * 2, PODS + 10);
 	memset(value, 'v', TEXT);
 	for (int i = 0; i < PODS; i++) {
 		(void)snprintf(name, sizeof(name), "p%d", i);
@@ -405,6 +405,92 @@ static void a_namespace_has_room_for_so_much_text(void **unused)
 	view_annotation(&view, "note", "x");
 	put();
 	assert_false(get("evil", name)->cut);
+}
+
+/* A pod with as many containers as there may be, and images of IMAGE bytes that no other pod has.
+ */
+enum { IMAGE = 1000, POD_IMAGES = POD_CONTAINERS_MAX * 2 * IMAGE };
+static void view_large_pod(const char *name, int number)
+{
+	static char images[POD_CONTAINERS_MAX][IMAGE + 1], ids[POD_CONTAINERS_MAX][80];
+
+	view_pod(&view, "evil", name, UID("01"), "n1");
+	view_label(&view, "app", "web");
+	for (int i = 0; i < POD_CONTAINERS_MAX; i++) {
+		memset(images[i], 'i', IMAGE);
+		(void)snprintf(images[i], 20, "%09d/%09d", number, i);
+		images[i][19] = '/';
+		(void)snprintf(ids[i], sizeof(ids[i]), "containerd://%02x%062d", i + 1, number);
+		view_container(&view, images[i] + IMAGE - 9, images[i], ids[i]);
+		view.containers[i].image_id = text(images[i] + 1);
+	}
+}
+
+/* Their ids stay, also the former ones. */
+static void a_namespace_has_room_for_so_many_containers(void **unused)
+{
+	enum { PODS = POD_NS_TEXT_MAX / POD_IMAGES + 10 };
+	uint8_t id[32];
+	size_t container;
+	char name[16];
+	int with = 0;
+
+	(void)unused;
+	store = pod_store_free(store);
+	in = intern_free(in);
+	start(POD_NS_TEXT_MAX * 2, PODS + 10);
+	for (int i = 0; i < PODS; i++) {
+		(void)snprintf(name, sizeof(name), "p%d", i);
+		view_large_pod(name, i);
+		put();
+		with += !get("evil", name)->cut;
+		assert_int_equal(info.n_labels, !info.cut);
+		assert_int_equal(info.n_containers, POD_CONTAINERS_MAX);
+		assert_int_equal(!info.containers[5].name, info.cut);
+		assert_int_equal(!info.containers[5].image, info.cut);
+		assert_int_equal(!info.containers[5].image_id, info.cut);
+	}
+	assert_in_range(with, PODS * 9 / 10, PODS - 1);
+	assert_int_equal(stats().cut_pods, PODS - with);
+	assert_int_equal(stats().no_room, 0);
+	/* The last one is cut: a container restarts, and is found by both ids. */
+	assert_true(get("evil", name)->cut);
+	view.containers[5].id = text(ID("ff"));
+	for (int i = 0; i < 2; i++) {
+		put();
+		id_of(0xff, id);
+		assert_memory_equal(get("evil", name)->containers[5].id, id, sizeof(id));
+		assert_ptr_equal(pod_store_find_container(store, id, &container),
+				 pod_store_find(store, "evil", name));
+		assert_int_equal(container, 5);
+		assert_int_equal(info.containers[5].previous_id[0], 6);
+	}
+	view_pod(&view, "shop", "web", UID("02"), "n1");
+	view_container(&view, "app", "image:1", ID("aa"));
+	put();
+	assert_false(get("shop", "web")->cut);
+	/* There is room again once another pod has gone. */
+	view_pod(&view, "evil", "p0", UID("01"), "n1");
+	assert_int_equal(pod_store_remove_view(store, &view.meta), 0);
+	view_large_pod(name, PODS - 1);
+	put();
+	assert_false(get("evil", name)->cut);
+	assert_string_equal(intern_text(in, info.containers[5].image, NULL),
+			    view.containers[5].image.p);
+}
+
+static void a_pod_that_changes_takes_the_room_of_one(void **unused)
+{
+	enum { PODS = POD_NS_TEXT_MAX / POD_IMAGES };
+	int with = 0;
+
+	(void)unused;
+	for (int round = 0; round < PODS * 2; round++) {
+		view_large_pod("same", round);
+		put();
+		with += !get("evil", "same")->cut;
+	}
+	assert_int_equal(with, PODS * 2);
 }
 
 static void a_pod_with_too_many_labels_says_so(void **unused)
@@ -725,6 +811,8 @@ int main(void)
 	    TEST(an_opt_out_is_kept_whatever_else_there_is),
 	    TEST(a_pod_with_too_many_labels_says_so),
 	    TEST(a_namespace_has_room_for_so_much_text),
+	    TEST(a_namespace_has_room_for_so_many_containers),
+	    TEST(a_pod_that_changes_takes_the_room_of_one),
 	    TEST(hostile_names_are_no_pods),
 	    TEST(hostile_values_are_left_out),
 	    TEST(a_pod_of_everything_fits),
