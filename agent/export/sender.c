@@ -198,6 +198,12 @@ static void log_sent(struct sender *s, const struct payload *sent)
 	s->log_sent_at_ms = now + LOG_SENT_MS;
 }
 
+static void count_uncertain(struct sender *s)
+{
+	s->stats.uncertain++;
+	metric_add(M_EXPORT_REQUESTS_UNCERTAIN, 1);
+}
+
 static void head_sent(struct sender *s, const struct transport_answer *a)
 {
 	unsigned int held_back = 0;
@@ -255,10 +261,6 @@ static void head_retry(struct sender *s, const struct transport_answer *a)
 	}
 	s->stats.retries++;
 	metric_add(M_EXPORT_REQUESTS_RETRIED, 1);
-	if (a->uncertain) {
-		s->stats.uncertain++;
-		metric_add(M_EXPORT_REQUESTS_UNCERTAIN, 1);
-	}
 	set_down(s, a);
 	s->rejected_in_a_row = 0;
 	if (a->away)
@@ -279,6 +281,8 @@ static void on_answer(const struct transport_answer *answer, void *arg)
 	uv_update_time(s->loop);
 	s->in_flight = false;
 	s->answering = true;
+	if (answer->uncertain)
+		count_uncertain(s);
 	switch (answer->result) {
 	case TRANSPORT_SENT:
 		head_sent(s, answer);
@@ -471,8 +475,7 @@ static void stop_sending(struct sender *s)
 		s->in_flight = false;
 		if (!s->transport->ops->cancel(s->transport))
 			return;
-		s->stats.uncertain++;
-		metric_add(M_EXPORT_REQUESTS_UNCERTAIN, 1);
+		count_uncertain(s);
 	}
 }
 
