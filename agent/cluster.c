@@ -314,7 +314,8 @@ void cluster_close_window(struct cluster *c, struct window *w, struct window *ne
 	c->unresolved = window_identify(w, next, c->policies, last);
 	policies_window(c->policies, next->number, now);
 	router_sweep(c->router, policies_routes(c->policies));
-	/* A policy or destination that found no free slot may find one after the sweep. */
+	/* A policy or destination that found no free slot may find one after the sweep; one that
+	 * found no memory or descriptors, at any time. */
 	if (router_take_refused(c->router) || policies_refused(c->policies)) {
 		policies_changed(c->policies);
 		router_update(c->router, c->pods);

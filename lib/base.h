@@ -70,6 +70,12 @@ static inline void fclosep(FILE **f)
 #define _cleanup_close_	 _cleanup_(closep)
 #define _cleanup_fclose_ _cleanup_(fclosep)
 
+/* R: a result. Memory or file descriptors are exhausted: the same call may succeed later. */
+static inline bool is_shortage(int r)
+{
+	return r == -ENOMEM || r == -EMFILE || r == -ENFILE;
+}
+
 static inline bool streq(const char *a, const char *b)
 {
 	return strcmp(a, b) == 0;

@@ -20,8 +20,9 @@ struct http_post {
 	struct http_post *prev, *next;
 	struct curl_transfer transfer;
 	struct curl_slist *headers, *connect_to;
-	struct buf body; /* of the answer */
-	size_t len;	 /* of the request */
+	struct buf body;    /* of the answer */
+	size_t len;	    /* of the request */
+	unsigned int begun; /* how often curl began to send it */
 	bool stay, elsewhere;
 	char error[CURL_ERROR_SIZE];
 	void (*done)(const struct http_answer *answer, void *arg);
@@ -71,27 +72,6 @@ static void post_drop(struct http_post *p)
 	curl_loop_drop(p->client->pool, &p->transfer);
 }
 
-/* Curl errors after which it is certain that nothing of the request reached the server's
- * application. */
-static bool before_request(CURLcode code)
-{
-	switch (code) {
-	case CURLE_COULDNT_RESOLVE_PROXY:
-	case CURLE_COULDNT_RESOLVE_HOST:
-	case CURLE_COULDNT_CONNECT:
-	case CURLE_SSL_CONNECT_ERROR:
-	case CURLE_PEER_FAILED_VERIFICATION:
-	case CURLE_SSL_CERTPROBLEM:
-	case CURLE_SSL_CACERT_BADFILE:
-	case CURLE_PROXY:
-	case CURLE_FAILED_INIT:
-	case CURLE_OUT_OF_MEMORY:
-		return true;
-	default:
-		return false;
-	}
-}
-
 /*
  * A server may refuse a request before it has read its body, and then reset the stream or close
  * the connection (RFC 9113 section 8.1, RFC 9112 section 9.6). curl 7.88 then
@@ -127,7 +107,8 @@ static const char *failure_words(const struct http_post *p, CURLcode code)
 static void post_finish(struct curl_transfer *t, CURLcode code)
 {
 	struct http_post *p = container_of(t, struct http_post, transfer);
-	struct http_answer answer = {.message = "", .connected = true};
+	struct http_answer answer = {
+	    .message = "", .connected = p->begun > 0, .resent = p->begun > 1};
 	struct curl_header *header;
 	long status = 0;
 
@@ -143,7 +124,6 @@ static void post_finish(struct curl_transfer *t, CURLcode code)
 	} else {
 		answer.message = failure_words(p, code);
 		answer.elsewhere = p->elsewhere;
-		answer.connected = !p->elsewhere && !before_request(code);
 		answer.timed_out = code == CURLE_OPERATION_TIMEDOUT;
 	}
 	post_unlink(p); /* the callback may free the client */
@@ -164,8 +144,11 @@ static size_t keep_body(char *data, size_t size, size_t n, void *arg)
 	return len;
 }
 
-/* CURLOPT_PREREQFUNCTION: called before the first byte of the request, when its connection is
- * chosen. */
+/*
+ * CURLOPT_PREREQFUNCTION: called before the first byte of the request, when its connection is
+ * chosen. Called again when curl sends the request once more by itself, because a kept connection
+ * was closed without an answer (lib/transfer.c, Curl_retry_request).
+ */
 static int look_at_connection(void *arg, char *ip, char *local_ip, int port, int local_port)
 {
 	struct http_post *p = arg;
@@ -173,7 +156,10 @@ static int look_at_connection(void *arg, char *ip, char *local_ip, int port, int
 
 	curl_easy_getinfo(p->transfer.easy, CURLINFO_NUM_CONNECTS, &made);
 	p->elsewhere = p->stay && made;
-	return p->elsewhere ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+	if (p->elsewhere)
+		return CURL_PREREQFUNC_ABORT;
+	p->begun++;
+	return CURL_PREREQFUNC_OK;
 }
 
 static int post_headers(struct http_post *p, const char *type, const char *encoding)
@@ -309,12 +295,10 @@ void http_client_stay(struct http_client *c, bool stay)
 
 bool http_post_cancel(struct http_post *p)
 {
-	curl_off_t before_us = 0;
+	bool begun = p->begun > 0;
 
-	/* Time until the first byte of the request: name, connection, TLS. Zero until then. */
-	curl_easy_getinfo(p->transfer.easy, CURLINFO_PRETRANSFER_TIME_T, &before_us);
 	post_drop(p);
-	return before_us > 0;
+	return begun;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -40,8 +40,9 @@ struct http_answer {
 	size_t body_len;	 /* up to HTTP_CLIENT_BODY_MAX */
 	const char *retry_after; /* the header, NULL when there was none */
 	bool connected;		 /* false: it is certain that nothing reached the server */
+	bool resent;		 /* sent more than once: the server may have taken it twice */
 	bool timed_out;
-	bool elsewhere; /* nothing was sent, see http_client_stay() */
+	bool elsewhere; /* see http_client_stay() */
 };
 
 int http_client_new(const struct http_client_options *options, uv_loop_t *loop,
@@ -58,8 +59,8 @@ int http_client_post(struct http_client *client, const char *content_type,
 		     uint64_t timeout_ms, void (*done)(const struct http_answer *answer, void *arg),
 		     void *arg, struct http_post **ret) _must_check_;
 /*
- * While STAY is true, a request that would open a new connection is not sent; its answer has
- * `elsewhere` set.
+ * While STAY is true, a request is not sent over a new connection; its answer has `elsewhere` set
+ * then. `connected` tells whether it was sent over a kept connection before that one was closed.
  */
 void http_client_stay(struct http_client *client, bool stay);
 /*

@@ -81,7 +81,7 @@ static void failure_words(const struct http_answer *a, char words[OTLP_WORDS_MAX
 static void classify(const struct http_answer *a, struct transport_answer *ret,
 		     char words[OTLP_WORDS_MAX])
 {
-	*ret = (struct transport_answer){.message = words};
+	*ret = (struct transport_answer){.message = words, .uncertain = a->resent};
 	words[0] = 0;
 	if (a->status >= 200 && a->status < 300) {
 		taken(a, ret, words);
@@ -104,7 +104,7 @@ static void classify(const struct http_answer *a, struct transport_answer *ret,
 	ret->result = TRANSPORT_RETRY;
 	/* These come from a gateway whose receiver is away. */
 	ret->away = a->status == 502 || a->status == 503 || a->status == 504;
-	ret->uncertain = a->status == 502 || a->status == 504;
+	ret->uncertain |= a->status == 502 || a->status == 504;
 	if (a->retry_after &&
 	    retry_after_parse(a->retry_after, (int64_t)time(NULL), &ret->retry_after_ms) < 0)
 		ret->retry_after_ms = 0;

@@ -27,6 +27,7 @@ struct receiver {
 	char *id; /* NULL: this entry is free */
 	/* The Destination of the exporter, or of the failed attempt to make one. */
 	const struct pod_destination *made_of;
+	bool retry; /* the attempt failed for lack of memory or descriptors */
 	struct live_exporter *live;
 	struct batch *held[ROUTE_HELD_MAX]; /* oldest first */
 	size_t n_held;
@@ -35,6 +36,7 @@ struct receiver {
 /* The Destination that replaced the settings of a configured exporter. */
 struct told {
 	const struct pod_destination *made_of; /* NULL: the settings of the file are in use */
+	bool retry;			       /* as in struct receiver */
 	int pems[LIVE_PEMS];
 };
 
@@ -210,19 +212,35 @@ static void give_held(struct receiver *v)
 	v->n_held = 0;
 }
 
-/* Makes the exporter of D. If that fails, batches wait until D changes. */
+/*
+ * Counts the failure RESULT to use a Destination, and asks for another attempt after the window
+ * when it is a shortage (*RETRY). True: to be logged. A shortage is counted and logged once.
+ */
+static bool count_failure(struct router *r, int result, bool *retry)
+{
+	bool again = *retry;
+
+	*retry = is_shortage(result);
+	r->refused |= *retry;
+	if (result == 0 || (again && *retry))
+		return false;
+	metric_add(M_DESTINATIONS_FAILED, 1);
+	return true;
+}
+
+/* Makes the exporter of D. If that fails, batches wait until D changes; after a shortage, until the
+ * next attempt. */
 static void remake(struct router *r, struct receiver *v, const struct pod_destination *d)
 {
 	struct live_exporter *live = NULL;
 	struct error err = {};
 	int k = live_exporter_new(d, ROUTE_LIVE_QUEUE_BYTES, r->loop, &live, &err);
 
-	if (k < 0) {
-		metric_add(M_DESTINATIONS_FAILED, 1);
-		log_warn("export", "destination %s: %s", v->id, err.message);
-	} else {
+	if (count_failure(r, k, &v->retry))
+		log_warn("export", "destination %s: %s%s", v->id, err.message,
+			 v->retry ? "; will retry" : "");
+	if (k == 0)
 		log_info("export", "destination %s: %s", v->id, v->live ? "changed" : "new");
-	}
 	retire(r, v->live);
 	v->live = live;
 	pod_destination_unref(v->made_of);
@@ -245,15 +263,14 @@ static void redirect(struct router *r, size_t i, const struct pod_destination *d
 	struct exporter *e = r->configured[i];
 	struct told *told = &r->told[i];
 	struct error err = {};
+	int k = live_redirect(e, d, r->loop, told->pems, &err);
 
-	if (live_redirect(e, d, r->loop, told->pems, &err) < 0) {
-		metric_add(M_DESTINATIONS_FAILED, 1);
-		log_warn("export", "%s: the settings that the operator sent cannot be used: %s",
-			 e->name, err.message);
-	} else {
+	if (count_failure(r, k, &told->retry))
+		log_warn("export", "%s: the settings that the operator sent cannot be used: %s%s",
+			 e->name, err.message, told->retry ? "; will retry" : "");
+	if (k == 0)
 		log_info("export", "%s: endpoint, certificates and headers are the operator's",
 			 e->name);
-	}
 	pod_destination_unref(told->made_of);
 	told->made_of = pod_destination_ref(d);
 }
@@ -266,7 +283,7 @@ static void update_configured(struct router *r, const struct pod_table *pods)
 		const struct pod_destination *d =
 		    slash && e->ops->redirect ? pod_table_destination(pods, slash + 1) : NULL;
 
-		if (d && !d->incomplete && d != r->told[i].made_of &&
+		if (d && !d->incomplete && (d != r->told[i].made_of || r->told[i].retry) &&
 		    is_configured_as(e, slash + 1, d))
 			redirect(r, i, d);
 	}
@@ -281,7 +298,7 @@ void router_update(struct router *r, const struct pod_table *pods)
 
 		/* When D was deleted, samples taken before may still be on their way: the exporter
 		 * stays. */
-		if (d && d != v->made_of && !d->incomplete)
+		if (d && (d != v->made_of || v->retry) && !d->incomplete)
 			remake(r, v, d);
 	}
 	count_live(r);

@@ -42,8 +42,8 @@ uint64_t router_route(struct router *r, const struct pod_table *pods,
 void router_update(struct router *r, const struct pod_table *pods);
 /* Between windows: removes the Destinations whose bit is not in IN_USE. */
 void router_sweep(struct router *r, uint64_t in_use);
-/* True when some Destination has found no free bit since the last call: policies have to be routed
- * again. */
+/* True when some Destination has found no free bit, or no memory or descriptors, since the last
+ * call: policies have to be routed again, and router_update() called. */
 bool router_take_refused(struct router *r);
 void router_deliver(struct router *r, uint64_t route, struct batch *batch);
 bool router_has_live(const struct router *r);

@@ -23,6 +23,7 @@ enum {
 	LOG_INTERVAL_S = 60,
 	RETRY_AFTER_MAX_MS = 15 * 60 * 1000, /* no server may silence an agent for longer */
 	RETRY_UNSENT_MS = 1000, /* wait when the transport could not even start a request */
+	RELOAD_MS = 1000,	/* wait when the spool could not be read */
 	LOG_SENT_MS = 60 * 60 * 1000,
 	REFUSED_AFTER = 3, /* rejections in a row, without a success */
 	/* Requests that may wait when the queue is disabled; one batch may make several. */
@@ -121,6 +122,7 @@ static void queue_trim(struct sender *s)
 static void queue_refill(struct sender *s)
 {
 	if (s->unread > 0 && !s->spilling && !s->freed &&
+	    !uv_is_active((uv_handle_t *)&s->reload) &&
 	    s->stats.queue_requests <= s->max_requests / 2 &&
 	    s->stats.queue_bytes <= s->max_bytes / 2)
 		job_post_load(s, MAX(s->max_bytes / 2, 1), MAX(s->max_requests / 2, 1));
@@ -198,6 +200,12 @@ static void log_sent(struct sender *s, const struct payload *sent)
 	s->log_sent_at_ms = now + LOG_SENT_MS;
 }
 
+static void count_uncertain(struct sender *s)
+{
+	s->stats.uncertain++;
+	metric_add(M_EXPORT_REQUESTS_UNCERTAIN, 1);
+}
+
 static void head_sent(struct sender *s, const struct transport_answer *a)
 {
 	unsigned int held_back = 0;
@@ -255,10 +263,6 @@ static void head_retry(struct sender *s, const struct transport_answer *a)
 	}
 	s->stats.retries++;
 	metric_add(M_EXPORT_REQUESTS_RETRIED, 1);
-	if (a->uncertain) {
-		s->stats.uncertain++;
-		metric_add(M_EXPORT_REQUESTS_UNCERTAIN, 1);
-	}
 	set_down(s, a);
 	s->rejected_in_a_row = 0;
 	if (a->away)
@@ -279,6 +283,8 @@ static void on_answer(const struct transport_answer *answer, void *arg)
 	uv_update_time(s->loop);
 	s->in_flight = false;
 	s->answering = true;
+	if (answer->uncertain)
+		count_uncertain(s);
 	switch (answer->result) {
 	case TRANSPORT_SENT:
 		head_sent(s, answer);
@@ -406,7 +412,12 @@ void sender_converted(struct sender *s, struct item *item, int result)
 	try_send(s);
 }
 
-void sender_loaded(struct sender *s, struct item *items)
+static void on_reload(uv_timer_t *timer)
+{
+	queue_refill(container_of(timer, struct sender, reload));
+}
+
+void sender_loaded(struct sender *s, struct item *items, int result)
 {
 	struct item *item, *next;
 
@@ -416,6 +427,12 @@ void sender_loaded(struct sender *s, struct item *items)
 			item_free(item); /* the copy on disk stays */
 		else
 			queue_push(s, item);
+	}
+	if (result < 0 && !s->freed) {
+		if (log_allowed(&s->load_log, LOG_INTERVAL_S, NULL))
+			log_warn("export", "%s: cannot read the spool: %s; will retry", s->name,
+				 strerror(-result));
+		uv_timer_start(&s->reload, on_reload, RELOAD_MS, 0);
 	}
 	try_send(s);
 }
@@ -471,8 +488,7 @@ static void stop_sending(struct sender *s)
 		s->in_flight = false;
 		if (!s->transport->ops->cancel(s->transport))
 			return;
-		s->stats.uncertain++;
-		metric_add(M_EXPORT_REQUESTS_UNCERTAIN, 1);
+		count_uncertain(s);
 	}
 }
 
@@ -675,9 +691,10 @@ int sender_new(const struct sender_options *o, struct transport *transport, uv_l
 	s->loop = loop;
 	s->transport = transport;
 	uv_timer_init(loop, &s->wait); /* these cannot fail */
+	uv_timer_init(loop, &s->reload);
 	uv_timer_init(loop, &s->deadline);
-	s->wait.data = s->deadline.data = s;
-	s->handles_open = 2;
+	s->wait.data = s->reload.data = s->deadline.data = s;
+	s->handles_open = 3;
 	queue_refill(s);
 	*ret = s;
 	return 0;
@@ -718,6 +735,7 @@ struct sender *sender_free(struct sender *s)
 	if (s->next)
 		s->next->ops->destroy(s->next);
 	uv_close((uv_handle_t *)&s->wait, on_closed);
+	uv_close((uv_handle_t *)&s->reload, on_closed);
 	uv_close((uv_handle_t *)&s->deadline, on_closed);
 	return NULL;
 }

@@ -8,8 +8,9 @@
  * the caps drop them, oldest first. retry.max_elapsed_time counts only while the receiver is
  * reachable and refuses.
  *
- * "Never lost, never doubled": a request whose answer did not come in time may have been taken. It
- * is sent again, as OTLP asks, and counted as uncertain.
+ * "Never lost, never doubled": a request whose answer did not come may have been taken. It is sent
+ * again, as OTLP asks, and counted as uncertain; so is one that the transport itself has sent
+ * again.
  *
  * All functions on the loop thread.
  */

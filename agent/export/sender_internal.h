@@ -68,6 +68,7 @@ struct sender {
 	size_t unread, puts_pending; /* requests only on disk; requests on their way to disk */
 
 	uv_timer_t wait;     /* backoff */
+	uv_timer_t reload;   /* until the spool is read again, after that has failed */
 	uv_timer_t deadline; /* of flush */
 	bool converting;     /* the head is in a CONVERT job, and not in the queue */
 	bool in_flight, waiting, flushing, spilling, freed;
@@ -81,7 +82,7 @@ struct sender {
 	void (*flushed)(void *);
 	void *flushed_arg;
 
-	struct log_limit reject_log, partial_log, drop_log;
+	struct log_limit reject_log, partial_log, drop_log, load_log;
 	struct sender_stats stats;
 	bool failing; /* the last answer was not a success */
 	char last_error[SENDER_ERROR_MAX];
@@ -107,7 +108,8 @@ void jobs_discard(struct sender *s);
 /* sender.c */
 void sender_drop(struct sender *s, enum sender_drop reason, uint64_t requests, int64_t samples);
 void sender_encoded(struct sender *s, struct item *items);
-void sender_loaded(struct sender *s, struct item *items);
+/* RESULT < 0: memory or descriptors are short; ITEMS, which may be NULL, were read before. */
+void sender_loaded(struct sender *s, struct item *items, int result);
 /* Puts ITEM back to the head of the queue. */
 void sender_put_back(struct sender *s, struct item *item);
 /* RESULT < 0: the conversion failed, ITEM is unchanged. */

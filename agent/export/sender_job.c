@@ -211,7 +211,7 @@ static void after(struct work *work)
 	} else if (job->type == JOB_CONVERT) {
 		sender_converted(s, items, job->result);
 	} else if (job->type == JOB_SPOOL_LOAD) {
-		sender_loaded(s, items);
+		sender_loaded(s, items, job->result);
 	}
 	job_free(job);
 	start_next(s);

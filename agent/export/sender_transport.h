@@ -16,8 +16,8 @@ enum transport_result {
 struct transport_answer {
 	enum transport_result result;
 	bool away;		 /* RETRY: no receiver is reachable (as opposed to "it refused") */
-	bool elsewhere;		 /* RETRY: nothing was sent, see stay() */
-	bool uncertain;		 /* RETRY: the receiver may have taken it all the same */
+	bool elsewhere;		 /* RETRY: see stay() */
+	bool uncertain;		 /* an attempt without an answer may have been taken all the same */
 	uint64_t retry_after_ms; /* RETRY: the wait that the receiver asked for; 0: none */
 	bool maybe_form;	 /* REJECTED: the reason may be the generation of OTLP */
 	int64_t rejected;	 /* SENT: profiles that the receiver left out */
@@ -38,8 +38,8 @@ struct transport_ops {
 	/* Does the next request go to the same connection as the last one? NULL: not known. */
 	bool (*connected)(struct transport *t);
 	/*
-	 * While STAY is true, a request that would open a new connection is not sent: its answer is
-	 * RETRY with `elsewhere`. NULL: the transport cannot tell before it sends.
+	 * While STAY is true, a request is not sent over a new connection: its answer is RETRY with
+	 * `elsewhere`. NULL: the transport cannot tell before it sends.
 	 */
 	void (*stay)(struct transport *t, bool stay);
 	struct transport *(*destroy)(struct transport *t);

@@ -191,12 +191,6 @@ static int read_all(int fd, void *data, size_t len)
 	return 0;
 }
 
-/* Memory or file descriptors are exhausted: the file itself may be good, try again later. */
-static bool is_shortage(int r)
-{
-	return r == -ENOMEM || r == -EMFILE || r == -ENFILE;
-}
-
 /* The file must be exactly what its header says. After any failure that is not a shortage it must
  * not be used. */
 static int segment_open(const struct spool *s, uint64_t seq, int *ret_fd, struct header *ret)

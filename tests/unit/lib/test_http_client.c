@@ -180,7 +180,7 @@ static struct seen post_once(const char *url, uint64_t timeout_ms)
 
 struct answers {
 	int n, status;
-	bool elsewhere, connected;
+	bool elsewhere, connected, resent;
 };
 
 static void on_any(const struct http_answer *answer, void *arg)
@@ -191,13 +191,15 @@ static void on_any(const struct http_answer *answer, void *arg)
 	a->status = answer->status;
 	a->elsewhere = answer->elsewhere;
 	a->connected = answer->connected;
+	a->resent = answer->resent;
 }
 
 /*
  * Sends a request and answers it with 204, over *PEER or over a new connection, which becomes
- * *PEER.
+ * *PEER. DROPS: how many times the connection is closed instead, after the request was read.
  */
-static struct answers ask(struct http_client *client, uv_loop_t *loop, int listener, int *peer)
+static struct answers ask_dropping(struct http_client *client, uv_loop_t *loop, int listener,
+				   int *peer, int drops)
 {
 	static const char answer[] = "HTTP/1.1 204 No Content\r\n\r\n";
 	uint64_t end = uv_hrtime() + UINT64_C(60000000000);
@@ -217,11 +219,20 @@ static struct answers ask(struct http_client *client, uv_loop_t *loop, int liste
 				close(*peer);
 			*peer = fresh;
 		}
-		if (*peer >= 0 && recv(*peer, request, sizeof(request), MSG_DONTWAIT) > 0)
+		if (*peer < 0 || recv(*peer, request, sizeof(request), MSG_DONTWAIT) <= 0)
+			continue;
+		if (drops-- > 0)
+			close(TAKE_FD(*peer));
+		else
 			assert_int_equal(send(*peer, answer, strlen(answer), MSG_NOSIGNAL),
 					 strlen(answer));
 	}
 	return a;
+}
+
+static struct answers ask(struct http_client *client, uv_loop_t *loop, int listener, int *peer)
+{
+	return ask_dropping(client, loop, listener, peer, 0);
 }
 
 static void test_a_request_that_is_to_stay_goes_over_no_new_connection(void **state)
@@ -249,6 +260,40 @@ static void test_a_request_that_is_to_stay_goes_over_no_new_connection(void **st
 	assert_true(a.elsewhere && !a.connected && a.status == 0);
 	http_client_stay(client, false);
 	assert_int_equal(ask(client, &loop, fd, &peer).status, 204);
+	assert_null(http_client_free(client));
+	uv_run(&loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+/* A server closes a kept connection after it has read a request: curl sends the request again. */
+static void test_a_request_that_curl_sends_again_is_told(void **state)
+{
+	char url[64];
+	_cleanup_close_ int fd = silent_port(url), peer = -1;
+	struct http_client_options options = {.url = url};
+	struct http_client *client;
+	struct answers a;
+	struct error err;
+	uv_loop_t loop;
+
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_int_equal(http_client_new(&options, &loop, &client, &err), 0);
+	a = ask(client, &loop, fd, &peer);
+	assert_true(a.status == 204 && a.connected && !a.resent);
+	a = ask(client, &loop, fd, &peer);
+	assert_true(a.status == 204 && a.connected && !a.resent);
+	a = ask_dropping(client, &loop, fd, &peer, 1);
+	assert_true(a.status == 204 && a.connected && a.resent);
+	/* Not sent again over a new connection, but the server has read it. */
+	http_client_stay(client, true);
+	a = ask_dropping(client, &loop, fd, &peer, 1);
+	assert_true(a.elsewhere && a.connected && !a.resent);
+	http_client_stay(client, false);
+	assert_int_equal(ask(client, &loop, fd, &peer).status, 204);
+	/* There is no new connection: the server has read it all the same. */
+	close(TAKE_FD(fd));
+	a = ask_dropping(client, &loop, fd, &peer, 1);
+	assert_true(a.status == 0 && a.connected && !a.resent);
 	assert_null(http_client_free(client));
 	uv_run(&loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&loop), 0);
@@ -403,6 +448,7 @@ int main(void)
 	    cmocka_unit_test(test_the_end_with_requests_under_way_leaves_nothing),
 	    cmocka_unit_test(test_a_cancelled_request_tells_whether_it_was_on_its_way),
 	    cmocka_unit_test(test_a_request_that_is_to_stay_goes_over_no_new_connection),
+	    cmocka_unit_test(test_a_request_that_curl_sends_again_is_told),
 	    cmocka_unit_test(test_nobody_there_is_told_apart_from_silence),
 	    cmocka_unit_test(test_the_wrong_scheme_is_told),
 	    cmocka_unit_test(test_the_scheme_is_not_blamed_after_an_answer),

@@ -51,6 +51,25 @@ static void test_a_retried_request_goes_before_the_next(void **state)
 	assert_int_equal(bench_dropped(b), 0);
 }
 
+static void test_a_request_that_was_taken_may_be_uncertain(void **state)
+{
+	static const struct transport_answer resent = {
+	    .result = TRANSPORT_SENT, .uncertain = true, .message = ""};
+	const struct transport_answer *script[] = {&resent, NULL};
+	int64_t before = metric_get(M_EXPORT_REQUESTS_UNCERTAIN);
+	struct bench *b = *state;
+
+	b->fake.script = script;
+	assert_int_equal(bench_start(b), 0);
+	bench_consume(b, 1, 2);
+	bench_flush(b, 60000);
+	bench_assert_seen(b, 1, 2);
+	assert_int_equal(b->st.sent_requests, 2);
+	assert_int_equal(b->st.retries, 0);
+	assert_int_equal(b->st.uncertain, 1);
+	assert_int_equal(metric_get(M_EXPORT_REQUESTS_UNCERTAIN) - before, 1);
+}
+
 static void test_a_rejected_request_is_dropped_once(void **state)
 {
 	const struct transport_answer *script[] = {&answer_rejected, &answer_sent, NULL};
@@ -395,6 +414,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    test(test_batches_go_out_in_order),
 	    test(test_a_retried_request_goes_before_the_next),
+	    test(test_a_request_that_was_taken_may_be_uncertain),
 	    test(test_a_rejected_request_is_dropped_once),
 	    test(test_refusals_use_up_max_elapsed_time_and_absence_does_not),
 	    test(test_without_retry_one_failure_is_the_end),

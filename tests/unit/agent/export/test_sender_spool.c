@@ -1,7 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sender with a spool: what is on disk goes out in order, over restarts, and nothing of it is
  * lost while there is room. */
+#include "agent/export/spool.h"
+#include "lib/work.h"
 #include "tests/unit/agent/export/sender_bench.h"
+
+static _Atomic int read_result; /* < 0: the spool cannot be read */
+static _Atomic unsigned int failed_reads;
+static _Atomic bool inline_jobs; /* no thread is available for a job */
+
+int __wrap_spool_next(struct spool *s, uint64_t after, uint64_t *ret_seq, struct payload *ret,
+		      struct spool_loss *loss);
+int __real_spool_next(struct spool *s, uint64_t after, uint64_t *ret_seq, struct payload *ret,
+		      struct spool_loss *loss);
+int __wrap_work_submit(uv_loop_t *loop, struct work *w, void (*run)(struct work *w),
+		       void (*done)(struct work *w));
+int __real_work_submit(uv_loop_t *loop, struct work *w, void (*run)(struct work *w),
+		       void (*done)(struct work *w));
+
+int __wrap_spool_next(struct spool *s, uint64_t after, uint64_t *ret_seq, struct payload *ret,
+		      struct spool_loss *loss)
+{
+	if (read_result == 0)
+		return __real_spool_next(s, after, ret_seq, ret, loss);
+	failed_reads++;
+	assert_true(!inline_jobs || failed_reads < 1000); /* before a recursion ends the stack */
+	return read_result;
+}
+
+int __wrap_work_submit(uv_loop_t *loop, struct work *w, void (*run)(struct work *w),
+		       void (*done)(struct work *w))
+{
+	return inline_jobs ? -EAGAIN : __real_work_submit(loop, w, run, done);
+}
 
 static void test_what_is_left_goes_to_disk_and_out_after_the_next_start(void **state)
 {
@@ -210,6 +241,39 @@ static void test_a_request_larger_than_the_disk_is_counted(void **state)
 	assert_int_equal(b->st.dropped_samples[DROP_SPOOL_ERROR], 2 * SAMPLES);
 }
 
+static void test_a_spool_that_cannot_be_read_for_now_is_read_later(void **state)
+{
+	enum { READS_MAX = 20, TURNS = 200 };
+	struct bench *b = *state;
+
+	b->config.queue.storage = b->dir;
+	b->config.queue.queue_size = 4;
+	for (int i = 0; i < 2; i++) {
+		b->fake.silent = true;
+		assert_int_equal(bench_start(b), 0);
+		bench_consume(b, 1, 12);
+		run_until(b, b->st.queue_requests + b->st.spool_requests == 12);
+		failed_reads = 0;
+		read_result = -EMFILE;
+		inline_jobs = i;
+		b->fake.silent = false;
+		bench_answer(b);
+		run_until(b, b->st.sent_requests == 4 && failed_reads > 0);
+		for (int k = 0; k < TURNS; k++) {
+			uv_run(&b->loop, UV_RUN_NOWAIT);
+			usleep(1000);
+		}
+		assert_in_range(failed_reads, 1, READS_MAX);
+		read_result = 0;
+		bench_flush(b, 60000);
+		inline_jobs = false;
+		bench_assert_seen(b, 1, 12);
+		assert_int_equal(bench_dropped(b), 0);
+		assert_int_equal(b->st.spool_requests, 0);
+		bench_stop(b);
+	}
+}
+
 #define test(name) cmocka_unit_test_setup_teardown(name, bench_setup, bench_teardown)
 
 int main(void)
@@ -221,6 +285,7 @@ int main(void)
 	    test(test_an_absent_receiver_is_not_waited_for_at_the_end_with_a_disk),
 	    test(test_order_holds_through_memory_and_disk),
 	    test(test_what_is_on_disk_is_never_dropped_for_memory),
+	    test(test_a_spool_that_cannot_be_read_for_now_is_read_later),
 	    test(test_the_end_in_the_middle_keeps_order_and_counts),
 	    test(test_a_full_disk_drops_the_oldest_there),
 	    test(test_a_request_larger_than_the_disk_is_counted),
