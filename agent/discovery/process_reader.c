@@ -2,8 +2,8 @@
 /*
  * The order of reading: first the mappings, because the process may be gone in a moment; then who
  * it is, so that samples of a process whose files hang are at least its own; then the files, one
- * device after the other. The start time is compared after each, so the pid was the same process's
- * all the while.
+ * device after the other. The directory of the process stays open meanwhile: as long as the process
+ * is there, the pid is no other's.
  */
 #include "agent/discovery/process_reader.h"
 
@@ -27,9 +27,10 @@ static bool is_same_start(const struct process_reading *r, uint64_t ticks)
 	return !r->start_ns || ticks == r->start_ns / KILN_TICK_NS;
 }
 
-static void describe(struct process_reading *r)
+/* DIRFD: the directory of the process, or why it cannot be opened. */
+static void describe(struct process_reading *r, int dirfd)
 {
-	r->info_result = process_info_read(r->proc_dirfd, r->tgid, &r->info);
+	r->info_result = dirfd < 0 ? dirfd : process_info_read_at(dirfd, r->tgid, &r->info);
 	if (r->info_result == 0 && !is_same_start(r, r->info.start_ticks)) {
 		process_info_done(&r->info);
 		r->info_result = -ESRCH;
@@ -56,7 +57,6 @@ static int open_image(struct process_reading *r, size_t i)
 
 static int open_images(struct process_reading *r)
 {
-	uint64_t ticks;
 	int e;
 
 	r->images_of = calloc(MAX(r->maps.n, (size_t)1), sizeof(struct stored_image *));
@@ -68,10 +68,39 @@ static int open_images(struct process_reading *r)
 		if (e < 0)
 			return e;
 	}
-	if (!r->gone && r->start_ns && process_start_ticks(r->proc_dirfd, r->tgid, &ticks) == 0 &&
-	    !is_same_start(r, ticks))
-		return -ESRCH;
 	return 0;
+}
+
+/* Has another process got the pid since DIRFD, the directory of the process, was opened? */
+static bool has_other(const struct process_reading *r, int dirfd)
+{
+	uint64_t ticks;
+
+	return (dirfd < 0 || !process_is_there(dirfd)) && r->start_ns &&
+	       process_start_ticks(r->proc_dirfd, r->tgid, &ticks) == 0 && !is_same_start(r, ticks);
+}
+
+static uint64_t boot_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * The executable mappings of the process or thread PID. Those of a young process are asked for one
+ * by one: a young process may end at once, and has hardly published labels yet, so the whole text
+ * is not worth its time (maps.h). The caller looks again later.
+ */
+static int read_maps_of(struct process_reading *r, uint32_t pid)
+{
+	int e = -ENOTTY;
+
+	if (r->start_ns && boot_ns() - r->start_ns < PROCESS_YOUNG_NS)
+		e = maps_query(r->proc_dirfd, pid, &r->maps);
+	r->queried = e == 0;
+	return e == 0 || e == -ESRCH ? e : maps_read(r->proc_dirfd, pid, &r->maps);
 }
 
 static bool is_thread(const struct process_reading *r)
@@ -85,12 +114,12 @@ static bool is_thread(const struct process_reading *r)
 /* A process whose first thread has ended has no mappings under its own pid. */
 static int read_mappings(struct process_reading *r)
 {
-	int e = maps_read(r->proc_dirfd, r->tgid, &r->maps);
+	int e = read_maps_of(r, r->tgid);
 
 	r->maps_pid = r->tgid;
 	if (e != -ESRCH || !r->tid || r->tid == r->tgid || !is_thread(r))
 		return e;
-	e = maps_read(r->proc_dirfd, r->tid, &r->maps);
+	e = read_maps_of(r, r->tid);
 	r->maps_pid = r->tid;
 	/* The thread was one of the process all the while. */
 	return e < 0 || is_thread(r) ? e : -ESRCH;
@@ -124,16 +153,19 @@ static void read_gone(struct process_reading *r)
 static void run(struct discovery_job *job)
 {
 	struct process_reading *r = container_of(job, struct process_reading, job);
+	_cleanup_close_ int dirfd = -1;
+	int e;
 
 	r->read_ns = now_ns();
 	if (r->gone) {
 		read_gone(r);
 		return;
 	}
+	e = process_open(r->proc_dirfd, r->tgid, &dirfd);
 	if (!r->without_mappings)
 		r->result = read_mappings(r);
 	r->mapped_ns = now_ns();
-	describe(r);
+	describe(r, e < 0 ? e : dirfd);
 	r->described_ns = now_ns();
 	/* A process that has ended since its mappings were read is no error. */
 	if (r->info_result == -ESRCH && (r->without_mappings || r->is_other))
@@ -142,6 +174,8 @@ static void run(struct discovery_job *job)
 		return;
 	if (r->result == 0)
 		r->result = open_images(r);
+	if (r->result == 0 && has_other(r, dirfd))
+		r->result = -ESRCH;
 	metric_add(r->result == 0	 ? M_MAPS_READ_OK
 		   : r->result == -ESRCH ? M_MAPS_READ_GONE
 					 : M_MAPS_READ_FAILED,

@@ -11,6 +11,10 @@
 #include "agent/process/image_store.h"
 #include "agent/process/procfs.h"
 
+/* Mappings of processes younger than this are asked for one by one where the kernel can be asked.
+ */
+#define PROCESS_YOUNG_NS 1000000000ULL
+
 struct process_reading {
 	struct discovery_job job; /* `late`, `done`, `drop` and `key` are the caller's to set */
 	/* The request: */
@@ -48,6 +52,7 @@ struct process_reading {
 	uint64_t read_ns;
 	uint64_t mapped_ns, described_ns; /* after mappings were read, and after INFO was */
 	struct maps maps;
+	bool queried;			 /* by maps_query(), so `maps.has_context` is not known */
 	uint32_t maps_pid;		 /* whose mappings they are: `tgid`, `tid`, or the parent */
 	struct stored_image **images_of; /* of each mapping, or NULL; references */
 };

@@ -11,6 +11,10 @@
  */
 #include "agent/process/maps.h"
 
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/ioctl.h>
+
 #include "agent/process/proc_file.h"
 #include "agent/process/text.h"
 
@@ -195,10 +199,10 @@ int maps_parse(const char *text, size_t len, struct maps *ret)
 /* Removes the mappings that overlap [START, END). Returns the index for a new one at START. */
 static size_t make_place(struct maps *maps, uint64_t start, uint64_t end)
 {
-	size_t first = 0, last;
+	size_t first = maps->n, last;
 
-	while (first < maps->n && maps->entries[first].end <= start)
-		first++;
+	while (first > 0 && maps->entries[first - 1].end > start)
+		first--;
 	for (last = first; last < maps->n && maps->entries[last].start < end; last++)
 		free(maps->entries[last].path);
 	memmove(maps->entries + first, maps->entries + last,
@@ -259,6 +263,71 @@ int maps_read(int proc_dirfd, uint32_t pid, struct maps *ret)
 	if (r == 0 && cut)
 		ret->dropped++;
 	return r;
+}
+
+/* struct procmap_query and its ioctl: Linux 6.11, include/uapi/linux/fs.h. */
+struct procmap_query {
+	uint64_t size, query_flags, query_addr;
+	uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
+	uint32_t dev_major, dev_minor;
+	uint32_t vma_name_size, build_id_size; /* in: bytes at the address; out: bytes written */
+	uint64_t vma_name_addr, build_id_addr;
+};
+#define PROCMAP_QUERY _IOWR('f', 17, struct procmap_query)
+enum { VMA_EXECUTABLE = 0x04, COVERING_OR_NEXT_VMA = 0x10 };
+
+/* Adds the first executable mapping that ends after *AT, and sets *AT to its end. -ENOENT: there is
+ * none. */
+static int query_next(int fd, struct maps *maps, uint64_t *at, char name[PATH_MAX])
+{
+	struct procmap_query q = {
+	    .size = sizeof(q),
+	    .query_flags = COVERING_OR_NEXT_VMA | VMA_EXECUTABLE,
+	    .query_addr = *at,
+	    .vma_name_addr = (uintptr_t)name,
+	    .vma_name_size = PATH_MAX,
+	};
+	struct map_entry e;
+
+	if (ioctl(fd, PROCMAP_QUERY, &q) < 0)
+		return -errno;
+	if (q.vma_end <= *at)
+		return -ENOENT;
+	*at = q.vma_end;
+	name[q.vma_name_size ? PATH_MAX - 1 : 0] = 0;
+	e = (struct map_entry){
+	    .start = q.vma_start,
+	    .end = q.vma_end,
+	    .offset = q.vma_offset,
+	    .inode = q.inode,
+	    .dev_major = q.dev_major,
+	    .dev_minor = q.dev_minor,
+	};
+	return maps_add(maps, &e, name);
+}
+
+int maps_query(int proc_dirfd, uint32_t pid, struct maps *ret)
+{
+	_cleanup_(maps_done) struct maps maps = {0};
+	_cleanup_close_ int fd = -1;
+	char path[32], name[PATH_MAX];
+	uint64_t at = 0;
+	int r;
+
+	snprintf(path, sizeof(path), "%u/maps", pid);
+	fd = openat(proc_dirfd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	do {
+		r = query_next(fd, &maps, &at, name);
+	} while (r == 0 && !maps.dropped);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	if (maps.n == 0)
+		return -ESRCH;
+	*ret = maps;
+	maps = (struct maps){0};
+	return 0;
 }
 
 int maps_find(int proc_dirfd, uint32_t pid, uint64_t address, uint64_t *ret_start,

@@ -50,6 +50,12 @@ int maps_parse(const char *text, size_t len, struct maps *ret) _must_check_;
 int maps_add(struct maps *maps, const struct map_entry *at, const char *path) _must_check_;
 /* Reads PROC_DIRFD's PID/maps. -ESRCH when the process is gone or has no memory of its own. */
 int maps_read(int proc_dirfd, uint32_t pid, struct maps *ret) _must_check_;
+/*
+ * Asks the kernel for each executable mapping, which takes about a quarter of the time of
+ * maps_read() but leaves `has_context` unset and [vsyscall] out. -ESRCH as above; -ENOTTY: the
+ * kernel cannot be asked (Linux before 6.11).
+ */
+int maps_query(int proc_dirfd, uint32_t pid, struct maps *ret) _must_check_;
 void maps_done(struct maps *maps);
 /* The one mapping that holds ADDRESS, executable or not. -ENOENT: none; -ESRCH as above. */
 int maps_find(int proc_dirfd, uint32_t pid, uint64_t address, uint64_t *ret_start,

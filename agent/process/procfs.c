@@ -20,20 +20,11 @@ enum {
 	STAT_AFTER_NAME = 3, /* the first field behind the name */
 };
 
-static int read_comm(int dirfd, char *out, size_t size)
-{
-	_cleanup_(buf_done) struct buf text;
-	int r;
-
-	buf_init(&text, SMALL_FILE_MAX);
-	r = proc_file_read(dirfd, "comm", &text);
-	if (r < 0)
-		return r;
-	if (text.len > 0 && text.data[text.len - 1] == '\n')
-		text.data[--text.len] = 0;
-	snprintf(out, size, "%s", text.len ? text.data : "");
-	return 0;
-}
+/* What is used of a process's stat file. */
+struct stat_fields {
+	char comm[16];
+	uint64_t flags, start_ticks;
+};
 
 /* NSpid: the pid in each namespace, outermost first; the last is what the process itself sees. */
 static int read_ns_pid(int dirfd, const char *path, uint32_t *ret)
@@ -70,37 +61,60 @@ int process_thread_ns_tid(int proc_dirfd, uint32_t pid, uint32_t tid, uint32_t *
 	return read_ns_pid(proc_dirfd, path, ret);
 }
 
-/* Field FIELD of stat. The name may hold blanks and parentheses: counted from its last ')'. */
-static int read_stat_field(int dirfd, unsigned int field, uint64_t *ret)
+/* Copies the name from BEGIN to END to OUT. The kernel writes a newline in it as \n and a backslash
+ * as \\ (fs/proc/array.c, proc_task_name). */
+static void unescape_name(const char *begin, const char *end, char *out, size_t size)
+{
+	size_t n = 0;
+
+	while (begin < end && n + 1 < size) {
+		if (*begin == '\\' && begin + 1 < end) {
+			begin++;
+			out[n++] = *begin == 'n' ? '\n' : *begin;
+		} else {
+			out[n++] = *begin;
+		}
+		begin++;
+	}
+	out[n] = 0;
+}
+
+/* Moves C, which is before the field FROM, to the beginning of the field TO. */
+static void skip_fields(struct cursor *c, unsigned int from, unsigned int to)
+{
+	text_skip_blanks(c);
+	while (from++ < to) {
+		while (cursor_left(c) > 0 && text_at(c, c->pos) != ' ')
+			cursor_skip(c, 1);
+		text_skip_blanks(c);
+	}
+}
+
+/* The name is in parentheses, and may itself hold blanks and parentheses: it ends at the last ')'.
+ */
+static int read_stat(int dirfd, struct stat_fields *ret)
 {
 	_cleanup_(buf_done) struct buf text;
+	const char *begin, *end;
 	struct cursor c;
-	const char *end;
 	int r;
 
 	buf_init(&text, SMALL_FILE_MAX);
 	r = proc_file_read(dirfd, "stat", &text);
 	if (r < 0)
 		return r;
+	begin = text.len ? memchr(text.data, '(', text.len) : NULL;
 	end = text.len ? memrchr(text.data, ')', text.len) : NULL;
-	if (!end)
+	if (!begin || !end || end < begin)
 		return -EINVAL;
+	unescape_name(begin + 1, end, ret->comm, sizeof(ret->comm));
 	c = cursor_of(text.data, text.len);
 	cursor_seek(&c, (size_t)(end - text.data) + 1);
-	for (unsigned int i = STAT_AFTER_NAME; i < field; i++) {
-		text_skip_blanks(&c);
-		while (cursor_left(&c) > 0 && text_at(&c, c.pos) != ' ')
-			cursor_skip(&c, 1);
-	}
-	text_skip_blanks(&c);
-	return text_number(&c, 10, ret) ? 0 : -EINVAL;
-}
-
-static bool is_kernel_thread(int dirfd)
-{
-	uint64_t flags;
-
-	return read_stat_field(dirfd, STAT_FLAGS, &flags) == 0 && (flags & KERNEL_THREAD);
+	skip_fields(&c, STAT_AFTER_NAME, STAT_FLAGS);
+	if (!text_number(&c, 10, &ret->flags))
+		return -EINVAL;
+	skip_fields(&c, STAT_FLAGS + 1, STAT_STARTTIME);
+	return text_number(&c, 10, &ret->start_ticks) ? 0 : -EINVAL;
 }
 
 /* Takes PATH. */
@@ -118,7 +132,7 @@ static int set_executable(struct process_info *info, char *path)
 	return info->executable_name ? 0 : -ENOMEM;
 }
 
-static int read_executable(int dirfd, struct process_info *info)
+static int read_executable(int dirfd, bool is_kernel_thread, struct process_info *info)
 {
 	char *path = NULL;
 	char name[sizeof(info->comm) + 3] = "";
@@ -128,7 +142,7 @@ static int read_executable(int dirfd, struct process_info *info)
 		return set_executable(info, path);
 	if (r == -ENOMEM || r == -ESRCH)
 		return r;
-	if (r == -ENOENT && is_kernel_thread(dirfd))
+	if (r == -ENOENT && is_kernel_thread)
 		snprintf(name, sizeof(name), "[%s]", info->comm);
 	info->executable_path = strdup("");
 	info->executable_name = strdup(name);
@@ -154,7 +168,7 @@ static bool is_fatal(int r)
 	return r == -ESRCH || r == -ENOMEM;
 }
 
-static int open_process(int proc_dirfd, uint32_t pid, int *ret)
+int process_open(int proc_dirfd, uint32_t pid, int *ret)
 {
 	char path[16];
 	int fd;
@@ -170,9 +184,14 @@ static int open_process(int proc_dirfd, uint32_t pid, int *ret)
 int process_start_ticks(int proc_dirfd, uint32_t pid, uint64_t *ret)
 {
 	_cleanup_close_ int dirfd = -1;
-	int r = open_process(proc_dirfd, pid, &dirfd);
+	struct stat_fields stat;
+	int r = process_open(proc_dirfd, pid, &dirfd);
 
-	return r < 0 ? r : read_stat_field(dirfd, STAT_STARTTIME, ret);
+	if (!r)
+		r = read_stat(dirfd, &stat);
+	if (!r)
+		*ret = stat.start_ticks;
+	return r;
 }
 
 bool process_is_still(const char *proc, uint32_t pid, uint64_t start_ns)
@@ -192,20 +211,29 @@ bool process_is_gone(int proc_dirfd, uint32_t pid)
 	return faccessat(proc_dirfd, name, F_OK, 0) < 0 && errno == ENOENT;
 }
 
+bool process_is_there(int process_dirfd)
+{
+	return faccessat(process_dirfd, "stat", F_OK, 0) == 0;
+}
+
 int process_info_read(int proc_dirfd, uint32_t pid, struct process_info *ret)
 {
-	_cleanup_(process_info_done) struct process_info info = {.ns_pid = pid};
 	_cleanup_close_ int dirfd = -1;
-	int r = open_process(proc_dirfd, pid, &dirfd);
+	int r = process_open(proc_dirfd, pid, &dirfd);
 
-	if (r < 0)
-		return r;
-	r = read_stat_field(dirfd, STAT_STARTTIME, &info.start_ticks);
+	return r < 0 ? r : process_info_read_at(dirfd, pid, ret);
+}
+
+int process_info_read_at(int dirfd, uint32_t pid, struct process_info *ret)
+{
+	_cleanup_(process_info_done) struct process_info info = {.ns_pid = pid};
+	struct stat_fields stat = {};
+	int r = read_stat(dirfd, &stat);
+
 	if (is_fatal(r))
 		return r;
-	r = read_comm(dirfd, info.comm, sizeof(info.comm));
-	if (is_fatal(r))
-		return r;
+	memcpy(info.comm, stat.comm, sizeof(info.comm));
+	info.start_ticks = stat.start_ticks;
 	r = read_ns_pid(dirfd, "status", &info.ns_pid);
 	if (is_fatal(r))
 		return r;
@@ -213,7 +241,7 @@ int process_info_read(int proc_dirfd, uint32_t pid, struct process_info *ret)
 	/* Kernels without cgroups have no such file. */
 	if (r == -ENOMEM)
 		return r;
-	r = read_executable(dirfd, &info);
+	r = read_executable(dirfd, stat.flags & KERNEL_THREAD, &info);
 	if (r < 0)
 		return r;
 	*ret = info;

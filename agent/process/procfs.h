@@ -33,6 +33,15 @@ int process_thread_ns_tid(int proc_dirfd, uint32_t pid, uint32_t tid, uint32_t *
 bool process_is_gone(int proc_dirfd, uint32_t pid);
 /* -ESRCH when the process is gone. Missing parts (no permission) are left "". */
 int process_info_read(int proc_dirfd, uint32_t pid, struct process_info *ret) _must_check_;
+/* The same of the process PID whose directory is open. */
+int process_info_read_at(int process_dirfd, uint32_t pid, struct process_info *ret) _must_check_;
+/*
+ * Opens the directory of the process PID in /proc. It stays that process's: when that has ended,
+ * what is below is gone, even if another process has got the pid. -ESRCH: there is none.
+ */
+int process_open(int proc_dirfd, uint32_t pid, int *ret) _must_check_;
+/* Is the process of an open directory still there? Until it is not, no other has its pid. */
+bool process_is_there(int process_dirfd);
 void process_info_done(struct process_info *info);
 
 /* The resources of the agent itself and of the host, for attributes: each allocated or NULL. */

@@ -460,6 +460,7 @@ int mapset_store_check(struct mapset_store *s, const struct mapset_source *sourc
 	if (r < 0)
 		return r;
 	if (has_all_of(old, m)) {
+		old->has_context |= m->has_context;
 		discard(s, m, now_ms);
 		*ret = old;
 		return MAPSET_HOLDS;

@@ -24,9 +24,9 @@ enum {
 	RING_PAGES_MAX = 256,
 	ALL_PAGES_MAX = 1024,	 /* of rings that have grown, together */
 	LOST_AGAIN_MS = 10000,	 /* a ring that loses again within that time grows */
-	WAKEUPS_PER_SECOND = 20, /* beyond that a timer reads the rings */
-	BUSY_MS = 10,		 /* between two readings while notes matter */
-	BUILD_MS = 50,		 /* while all notes are of processes that nobody has sampled yet */
+	WAKEUPS_PER_SECOND = 10, /* beyond that a timer reads the rings */
+	BUSY_MS = 10,		 /* between two readings while notes matter, or come fast */
+	BUILD_MS = 100,		 /* while all notes are of processes that nobody has sampled yet */
 	RECORD_MAX = 8192,
 	CLOCKS_DIFFER_NS = 10000000, /* perf's from CLOCK_MONOTONIC, at most */
 };
@@ -58,7 +58,8 @@ struct sideband {
 	bool lost; /* in this reading */
 	uint64_t lost_since_ns;
 	uint64_t read_ns; /* the last time that all rings were empty */
-	bool matters;	  /* a note since the last reading was of a known process */
+	/* Since the last reading a note was of a known process, or a ring was a quarter full. */
+	bool matters;
 	uint32_t unknown; /* the process of the last note, if it is not known; in this reading */
 	uv_loop_t *loop;
 	uv_timer_t busy; /* reads the rings while they do not wake us */
@@ -189,6 +190,7 @@ static void drain_ring(struct sideband *s, struct ring *r)
 	head = __atomic_load_n(&r->page->data_head, __ATOMIC_ACQUIRE);
 	tail = r->page->data_tail;
 	full = head - tail > ring_bytes(r) - RECORD_MAX;
+	s->matters |= head - tail > ring_bytes(r) / 4;
 	while (tail < head) {
 		uint16_t size;
 

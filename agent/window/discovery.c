@@ -25,7 +25,8 @@ enum {
 	RETRY_MAX_MS = 60000,
 	/* Longer than samples wait in the ring; UNRESOLVED: until after the next retry. */
 	KEEP_MS = 5000,
-	EXCHANGES_KEPT = 8, /* of one program; each had a reading of its mappings in between */
+	EXCHANGES_KEPT = 8,   /* of one program; each had a reading of its mappings in between */
+	LOOK_AGAIN_MS = 2000, /* after a reading that cannot tell whether labels are published */
 };
 #define NS_PER_MS 1000000ULL
 
@@ -61,6 +62,9 @@ struct program {
 	/* A mapset in force that may lack code since suspect_since_ns: it is being checked. */
 	uint32_t suspect;
 	uint64_t suspect_since_ns;
+	/* Not 0: the first sample after it has the mappings read once more, see LOOK_AGAIN_MS. */
+	uint64_t look_ns;
+	bool looks;	     /* the reading under way is that one */
 	uint64_t sampled_ns; /* time of the last record that asked, */
 	uint32_t tid;	     /* and its thread */
 	uint32_t parent;     /* this and the next two as in struct kiln_resume */
@@ -183,6 +187,7 @@ static void set_unresolved(struct discovery *d, struct program *p, enum unresolv
 	p->stage = PROCESS_UNRESOLVED;
 	p->rounds = 0;
 	p->suspect = 0; /* no better mapset will come */
+	p->looks = false;
 	p->retry_wait_ms =
 	    MIN(MAX(p->retry_wait_ms * 2, (uint64_t)RETRY_MIN_MS), (uint64_t)RETRY_MAX_MS);
 	p->retry_ns = now_ns() + p->retry_wait_ms * NS_PER_MS;
@@ -258,16 +263,18 @@ static int make_mapset(struct discovery *d, struct program *p, struct process_re
 	    .images = r->images_of,
 	};
 
-	struct mapset *old = p->suspect ? mapset_store_find(d->of.mapsets, p->suspect) : NULL;
+	struct mapset *old = NULL;
 	int change;
 
+	if (p->suspect || p->looks)
+		old = mapset_store_find(d->of.mapsets, p->suspect ? p->suspect : p->mapset);
 	p->suspect = 0;
 	runtimes_asked(d->of.runtimes, p->tracers);
 	if (!old)
 		return mapset_store_make(d->of.mapsets, &source, ret);
 	change = mapset_store_check(d->of.mapsets, &source, old, ret);
 	if (change == MAPSET_EXCHANGED)
-		note_exchange(p, old->id, p->suspect_since_ns);
+		note_exchange(p, old->id, p->looks ? r->read_ns : p->suspect_since_ns);
 	return MIN(change, 0);
 }
 
@@ -364,7 +371,9 @@ static void finish(struct discovery *d, struct program *p, struct process_readin
 		p->mapset = m->id;
 		p->extended = p->changed_ns > r->read_ns;
 		p->retry_wait_ms = 0;
+		p->look_ns = r->queried ? r->read_ns + LOOK_AGAIN_MS * NS_PER_MS : 0;
 	}
+	p->looks = false;
 	p->rounds = 0;
 	p->wants_mappings = false;
 	if (error < 0)
@@ -570,6 +579,15 @@ static struct program *suspect(struct discovery *d, const struct kiln_sample *re
 	return p;
 }
 
+static void look_again(struct discovery *d, struct program *p, const struct kiln_sample *record)
+{
+	p->look_ns = 0;
+	p->looks = true;
+	p->start_time = record->start_time;
+	p->tracers = record->runtimes;
+	(void)ask(d, p, false);
+}
+
 bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
 		     const struct mapset *mapset)
 {
@@ -581,6 +599,8 @@ bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
 		return true;
 	if (p->start_time && p->start_time != record->start_time)
 		return false;
+	if (p->look_ns && record->time >= p->look_ns && p->stage != PROCESS_READING)
+		look_again(d, p, record);
 	/* The known mappings are still right. The additional ones are read for later samples. */
 	if (p->extended && p->stage != PROCESS_READING) {
 		p->start_time = record->start_time;
@@ -735,7 +755,7 @@ void discovery_sweep(struct discovery *d)
 		if (p->reading || now < keep_until(p))
 			continue;
 		/* Kept until it is sampled again, or its mapset is gone. */
-		if (p->extended &&
+		if ((p->extended || p->look_ns) &&
 		    mapset_store_in_force(d->of.mapsets, p->key.tgid, p->key.exec_id))
 			continue;
 		HASH_DEL(d->programs, p);

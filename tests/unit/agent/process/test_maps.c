@@ -4,7 +4,9 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/prctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -274,6 +276,68 @@ static void a_mapping_of_this_process_is_found(void **state)
 	dir_remove(dir);
 }
 
+/* A victim's own mappings: code in a file, in anonymous memory, and in anonymous memory with a
+ * name. */
+static int map_code(char *path, size_t size, void *arg)
+{
+	const int code = PROT_READ | PROT_EXEC;
+	void *named = mmap(NULL, 12288, code, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = memfd_create("OTEL_CTX", MFD_CLOEXEC);
+
+	if (named == MAP_FAILED || fd < 0 || ftruncate(fd, 4096) < 0 ||
+	    mmap(NULL, 4096, code, MAP_SHARED, fd, 0) == MAP_FAILED ||
+	    mmap(NULL, 4096, code, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+		return 1;
+	/* Without a name where the kernel has no such names. */
+	(void)prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, named, 4096, "a name");
+	return 0;
+}
+
+static void the_kernel_answers_what_its_text_says(void **state)
+{
+	_cleanup_close_ int procfd = proc_open();
+	char *dir = dir_make(), path[256];
+	struct maps read = {0}, asked = {0};
+	struct victim v;
+	int r;
+
+	snprintf(path, sizeof(path), "%s/two\nlines", dir);
+	assert_int_equal(file_copy("/bin/cat", path), 0);
+	assert_int_equal(victim_start(path, map_code, NULL, &v), 0);
+	for (unsigned int i = 0; i < 2; i++) {
+		r = maps_query(procfd, (uint32_t)v.pid, &asked);
+		if (r == -ENOTTY)
+			break;
+		assert_int_equal(r, 0);
+		assert_int_equal(maps_read(procfd, (uint32_t)v.pid, &read), 0);
+		/* The last one may be [vsyscall], which is no mapping of the process's own. */
+		assert_int_equal(asked.n,
+				 read.n - (read.entries[read.n - 1].kind == MAPPING_OTHER));
+		assert_int_equal(asked.dropped + asked.malformed, 0);
+		for (size_t k = 0; k < asked.n; k++) {
+			const struct map_entry *a = &asked.entries[k], *b = &read.entries[k];
+
+			assert_int_equal(a->start, b->start);
+			assert_int_equal(a->end, b->end);
+			assert_int_equal(a->offset, b->offset);
+			assert_int_equal(a->inode, b->inode);
+			assert_int_equal(a->dev_major, b->dev_major);
+			assert_int_equal(a->dev_minor, b->dev_minor);
+			assert_int_equal(a->kind, b->kind);
+			assert_int_equal(a->deleted, b->deleted);
+			assert_string_equal(a->path, b->path);
+		}
+		maps_done(&asked);
+		maps_done(&read);
+		if (!i)
+			assert_int_equal(unlink(path), 0);
+	}
+	victim_end(&v);
+	dir_remove(dir);
+	if (r == -ENOTTY)
+		skip(); /* Linux before 6.11 */
+}
+
 static void a_process_that_is_gone_is_esrch(void **state)
 {
 	_cleanup_close_ int procfd = proc_open();
@@ -286,8 +350,10 @@ static void a_process_that_is_gone_is_esrch(void **state)
 	/* A zombie first: it is there, and has no memory. */
 	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 	assert_int_equal(maps_read(procfd, (uint32_t)pid, &m), -ESRCH);
+	assert_int_not_equal(maps_query(procfd, (uint32_t)pid, &m), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	assert_int_equal(maps_read(procfd, (uint32_t)pid, &m), -ESRCH);
+	assert_int_equal(maps_query(procfd, (uint32_t)pid, &m), -ESRCH);
 	assert_int_equal(m.n, 77);
 }
 
@@ -315,6 +381,7 @@ int main(void)
 	    cmocka_unit_test(more_than_the_cap_is_dropped_and_counted),
 	    cmocka_unit_test(any_failing_allocation_is_survived),
 	    cmocka_unit_test(a_mapping_of_this_process_is_found),
+	    cmocka_unit_test(the_kernel_answers_what_its_text_says),
 	    cmocka_unit_test(a_process_that_is_gone_is_esrch),
 	    cmocka_unit_test(a_kernel_thread_is_esrch),
 	};

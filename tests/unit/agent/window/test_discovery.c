@@ -2,6 +2,10 @@
 /* The process that is read is this one; the kernel is tests/unit/agent/runtime/fake.c. */
 #include "agent/window/discovery.h"
 
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "lib/metrics.h"
@@ -624,6 +628,70 @@ static void a_fork_has_nothing_of_an_earlier_owner_of_its_pid(void **state)
 	assert_null(t.last.mapset);
 }
 
+/* A process that maps an OTEL_CTX when it gets a byte from FD. */
+static pid_t start_publisher(int fd)
+{
+	pid_t pid = fork();
+	char byte;
+	int file;
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	file = memfd_create("OTEL_CTX", MFD_CLOEXEC);
+	if (read(fd, &byte, 1) != 1 || ftruncate(file, 4096) < 0 ||
+	    mmap(NULL, 4096, PROT_READ, MAP_SHARED, file, 0) == MAP_FAILED)
+		_exit(1);
+	(void)write(fd, &byte, 1);
+	for (;;)
+		pause();
+}
+
+/* Of a young process only code is asked for; whether it publishes labels is looked up later. */
+static void a_young_process_is_looked_at_again(void **state)
+{
+	struct mapset *m;
+	uint64_t ticks;
+	char byte = 0;
+	int fds[2];
+	pid_t pid;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	pid = start_publisher(fds[1]);
+	assert_int_equal(process_start_ticks(fake.proc_dirfd, (uint32_t)pid, &ticks), 0);
+	t.record.tgid = (uint32_t)pid;
+	t.record.start_time = ticks * KILN_TICK_NS;
+	ask(0);
+	assert_int_equal(t.answers, 1);
+	m = t.last.mapset;
+	assert_non_null(m);
+	assert_false(m->has_context);
+	assert_int_equal(write(fds[0], &byte, 1), 1);
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	t.record.mapset = m->id;
+	t.record.time = m->read_ns + 1000000000;
+	assert_true(holds());
+	assert_false(discovery_busy(t.d));
+	/* The process is no longer young then. */
+	usleep(1100000);
+	t.record.time = m->read_ns + 2000000000;
+	assert_true(holds());
+	if (!discovery_busy(t.d)) { /* Linux before 6.11: the whole text was read at once */
+		kill(pid, SIGKILL);
+		skip();
+	}
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_int_equal(t.answers, 2);
+	assert_ptr_equal(t.last.mapset, m);
+	assert_true(m->has_context);
+	assert_true(holds());
+	assert_false(discovery_busy(t.d));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -653,6 +721,7 @@ int main(void)
 	    TEST(what_a_parent_executed_since_is_not_the_forks),
 	    TEST(a_later_owner_of_the_parents_pid_is_not_taken_for_it),
 	    TEST(a_fork_has_nothing_of_an_earlier_owner_of_its_pid),
+	    TEST(a_young_process_is_looked_at_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
