@@ -456,7 +456,6 @@ int mapset_store_check(struct mapset_store *s, const struct mapset_source *sourc
 	struct mapset *m;
 	int r = mapset_new(s, source, &m);
 
-	metric_add(M_MAPSETS_CHECKED, 1);
 	if (r < 0)
 		return r;
 	if (has_all_of(old, m)) {

@@ -266,6 +266,8 @@ static int make_mapset(struct discovery *d, struct program *p, struct process_re
 	struct mapset *old = NULL;
 	int change;
 
+	if (p->suspect)
+		metric_add(M_MAPSETS_CHECKED, 1);
 	if (p->suspect || p->looks)
 		old = mapset_store_find(d->of.mapsets, p->suspect ? p->suspect : p->mapset);
 	p->suspect = 0;
@@ -535,6 +537,7 @@ void discovery_renew(struct discovery *d, const struct mapset *m)
 		return;
 	p->start_time = m->start_time;
 	p->tracers = m->tracers;
+	p->looks = false; /* a new mapset is wanted, even if the mappings are the same */
 	(void)ask(d, p, false);
 }
 
@@ -599,7 +602,8 @@ bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
 		return true;
 	if (p->start_time && p->start_time != record->start_time)
 		return false;
-	if (p->look_ns && record->time >= p->look_ns && p->stage != PROCESS_READING)
+	if (p->look_ns && record->time >= p->look_ns && p->stage != PROCESS_READING &&
+	    p->stage != PROCESS_UNRESOLVED)
 		look_again(d, p, record);
 	/* The known mappings are still right. The additional ones are read for later samples. */
 	if (p->extended && p->stage != PROCESS_READING) {

@@ -3,7 +3,10 @@
  * Threads that wait, each in a place of its own, and what they know of it: the time that they did
  * not run is the clock's minus what the scheduler says in /proc/self/task/TID/schedstat.
  *
- * usage: waits SECONDS FILE     FILE: some MiB, for reads past the page cache
+ * usage: waits SECONDS FILE [PLACE]
+ *
+ * FILE: some MiB, for reads past the page cache. PLACE: the only function to run; wait_quota() runs
+ * in no other case.
  *
  * Prints {"pid":N}, and begins at the first line of standard input. When all threads are done it
  * prints one object: names of functions -> {"tid":N,"off":NS}; it ends with standard input.
@@ -162,6 +165,14 @@ NOINLINE void wait_disk(void)
 	close(fd);
 }
 
+/* Always computes: it waits when other threads have the CPU, or its cgroup has used up its quota.
+ */
+NOINLINE void wait_quota(void)
+{
+	while (now_ns() < end_ns)
+		AFTER_CALL();
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static struct place {
@@ -181,6 +192,7 @@ static struct place {
     {.name = "wait_pipe", .wait = wait_pipe},
     {.name = "wait_writing", .wait = wait_writing},
     {.name = "wait_disk", .wait = wait_disk},
+    {.name = "wait_quota", .wait = wait_quota},
 };
 
 static void *run(void *arg)
@@ -199,10 +211,17 @@ static void *run(void *arg)
 
 int main(int argc, char **argv)
 {
-	const size_t n = sizeof(places) / sizeof(places[0]);
+	size_t first = 0, n = sizeof(places) / sizeof(places[0]) - 1;
 
 	if (argc < 3 || pipe(ends))
 		return 2;
+	if (argc > 3) {
+		while (first <= n && strcmp(places[first].name, argv[3]))
+			first++;
+		if (first > n)
+			return 2;
+		n = first + 1;
+	}
 	file = argv[2];
 	pthread_mutex_lock(&locked);
 	printf("{\"pid\":%d}\n", (int)getpid());
@@ -210,13 +229,13 @@ int main(int argc, char **argv)
 	if (getchar() < 0)
 		return 0;
 	end_ns = now_ns() + (uint64_t)atoi(argv[1]) * 1000000000ULL;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = first; i < n; i++)
 		if (pthread_create(&places[i].thread, NULL, run, &places[i]))
 			return 1;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = first; i < n; i++)
 		pthread_join(places[i].thread, NULL);
-	for (size_t i = 0; i < n; i++)
-		printf("%s\"%s\":{\"tid\":%d,\"off\":%llu}", i ? "," : "{", places[i].name,
+	for (size_t i = first; i < n; i++)
+		printf("%s\"%s\":{\"tid\":%d,\"off\":%llu}", i > first ? "," : "{", places[i].name,
 		       places[i].tid, (unsigned long long)places[i].off_ns);
 	printf("}\n");
 	fflush(stdout);

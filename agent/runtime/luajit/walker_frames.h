@@ -9,6 +9,8 @@
 
 #include "agent/runtime/luajit/walker_state.h"
 
+enum { LUAJIT_AT_ONCE = 8 };
+
 /* Emits the pending frame, if there is one. AT: the address of its caller's instruction; 0: the
  * caller is not Lua. COOKIE: the cookie of the caller's prototype. */
 KILN_INLINE void luajit_flush(struct kiln_walk *w, uint64_t at, uint64_t cookie)
@@ -37,8 +39,7 @@ KILN_INLINE void luajit_pend(struct kiln_walk *w, uint32_t kind, uint64_t value,
  * enum kiln_luajit_frame of a Lua function; AT: the address of its instruction, if known. */
 KILN_INLINE void luajit_show(struct kiln_walk *w, int kind, uint32_t shown, uint64_t at)
 {
-	const uint64_t *proto = &w->scratch[LUAJIT_AT_PROTO];
-	uint64_t cookie;
+	uint64_t cookie = w->scratch[LUAJIT_AT_COOKIE];
 	int known;
 
 	if (kind == LUAJIT_NATIVE) {
@@ -46,8 +47,6 @@ KILN_INLINE void luajit_show(struct kiln_walk *w, int kind, uint32_t shown, uint
 		luajit_pend(w, KILN_LUAJIT_C, w->scratch[LUAJIT_AT_FUNC + 1] >> 16 & 0xff, 1);
 		return;
 	}
-	cookie =
-	    kiln_luajit_cookie(proto[LUAJIT_PROTO_CHUNK / 8], proto[LUAJIT_PROTO_FIRSTLINE / 8]);
 	known = luajit_has(w, at);
 	luajit_flush(w, known ? at : 0, cookie);
 	if (!known)
@@ -89,19 +88,18 @@ KILN_INLINE int luajit_follow(struct kiln_walk *w, uint64_t link)
  * w->value then. PC: the frame's pc; 0: not known. SHOWN: the enum kiln_luajit_frame of a Lua
  * function. Non-zero: the caller belongs to another native frame, or there is none.
  */
-KILN_GLOBAL int luajit_frame(uint32_t slot, uint64_t pc, uint32_t shown)
+KILN_INLINE int luajit_frame(struct kiln_walk *w, uint64_t pc, uint32_t shown)
 {
-	struct kiln_walk *w = env_walk(slot);
 	int kind;
 
-	if (!w || w->full)
+	if (w->full)
 		return 1;
 	if (w->cursor.words[LUAJIT_SEEN] >= KILN_LUAJIT_FRAMES_MAX * LUAJIT_SEEN_ONE) {
 		walk_missing(w, KILN_MISSING_BUDGET);
 		return 1;
 	}
 	w->cursor.words[LUAJIT_SEEN] += LUAJIT_SEEN_ONE;
-	kind = luajit_load(slot, w->cursor.words[LUAJIT_BASE]);
+	kind = luajit_read_frame(w, w->cursor.words[LUAJIT_BASE]);
 	if (kind == LUAJIT_BOTTOM)
 		return 1;
 	if (kind == LUAJIT_BROKEN) {
@@ -116,6 +114,25 @@ KILN_GLOBAL int luajit_frame(uint32_t slot, uint64_t pc, uint32_t shown)
 	return luajit_follow(w, w->scratch[LUAJIT_AT_SLOTS + 1]);
 }
 
+/*
+ * luajit_frame() for LUAJIT_AT_ONCE frames, in a function that the verifier checks once. A return
+ * from a function takes as long as half a frame on CPUs that guard returns (SRSO), hence several.
+ */
+KILN_GLOBAL int luajit_frames(uint32_t slot, uint64_t pc, uint32_t shown)
+{
+	struct kiln_walk *w = env_walk(slot);
+
+	if (!w)
+		return 1;
+	for (int i = 0; i < LUAJIT_AT_ONCE; i++) {
+		if (luajit_frame(w, pc, shown))
+			return 1;
+		pc = w->value;
+		shown = KILN_LUAJIT_LUA;
+	}
+	return 0;
+}
+
 /* Emits the frames from the cursor's base on, up to the one that C code called. PC: that of the
  * first frame; 0: not known. SHOWN: the enum kiln_luajit_frame of the first frame. */
 KILN_GLOBAL int luajit_group(uint32_t slot, uint64_t pc, uint32_t shown)
@@ -125,8 +142,8 @@ KILN_GLOBAL int luajit_group(uint32_t slot, uint64_t pc, uint32_t shown)
 	if (!w)
 		return 0;
 	w->cursor.words[LUAJIT_SEEN] &= ~(uint64_t)LUAJIT_VARARG;
-	for (int i = 0; i <= KILN_LUAJIT_FRAMES_MAX; i++) {
-		if (luajit_frame(slot, pc, shown))
+	for (int i = 0; i <= KILN_LUAJIT_FRAMES_MAX / LUAJIT_AT_ONCE; i++) {
+		if (luajit_frames(slot, pc, shown))
 			break;
 		pc = w->value;
 		shown = KILN_LUAJIT_LUA;

@@ -34,6 +34,7 @@ enum {
 	/* The slot value of the Lua function that is at LUAJIT_AT_FUNC and LUAJIT_AT_PROTO; 0: no
 	 * Lua function is. */
 	LUAJIT_AT_LOADED = LUAJIT_AT_STATE + LUAJIT_L_WORDS,
+	LUAJIT_AT_COOKIE, /* its cookie */
 	/* A pc, and the distance from the base of the function that the call before it has called
 	 * down to the caller's base. */
 	LUAJIT_AT_CALL,
@@ -116,13 +117,10 @@ KILN_INLINE int luajit_read_slots(struct kiln_walk *w, uint64_t base, uint64_t s
 }
 
 /* Reads the frame at BASE into the scratch. Returns its enum luajit_kind. */
-KILN_GLOBAL int luajit_load(uint32_t slot, uint64_t base)
+KILN_INLINE int luajit_read_frame(struct kiln_walk *w, uint64_t base)
 {
-	struct kiln_walk *w = env_walk(slot);
 	uint64_t stack, size, tag, pc;
 
-	if (!w)
-		return LUAJIT_BROKEN;
 	stack = luajit_state(w, LUAJIT_L_STACK);
 	size = (luajit_state(w, LUAJIT_L_STACKSIZE) & 0xffffffff) * 8;
 	if ((base & 7) || base - stack < 16 || base - stack > size)
@@ -152,7 +150,18 @@ KILN_GLOBAL int luajit_load(uint32_t slot, uint64_t base)
 	if (tag != LUAJIT_TYPE_PROTO)
 		return LUAJIT_BROKEN;
 	w->scratch[LUAJIT_AT_LOADED] = w->scratch[LUAJIT_AT_SLOTS];
+	w->scratch[LUAJIT_AT_COOKIE] =
+	    kiln_luajit_cookie(w->scratch[LUAJIT_AT_PROTO + LUAJIT_PROTO_CHUNK / 8],
+			       w->scratch[LUAJIT_AT_PROTO + LUAJIT_PROTO_FIRSTLINE / 8]);
 	return LUAJIT_LUA;
+}
+
+/* luajit_read_frame() as a function that the verifier checks once. */
+KILN_GLOBAL int luajit_load(uint32_t slot, uint64_t base)
+{
+	struct kiln_walk *w = env_walk(slot);
+
+	return w ? luajit_read_frame(w, base) : LUAJIT_BROKEN;
 }
 
 /* Does the loaded Lua function have the instruction at AT? */

@@ -55,8 +55,8 @@ class Profile:
         return sum(s.value for s in self.samples if s.tid == tid)
 
     def within(self, tid, function):
-        """Off-CPU ns of thread TID in FUNCTION, or in Python before its structures were read or its walker was loaded."""
-        early = {"[python: not read yet]", "[python: walker not loaded]"}
+        """Off-CPU ns of thread TID in FUNCTION, or in a runtime before its structures were read or its walker was loaded."""
+        early = {f"[{runtime}: {what}]" for runtime in ("python", "hotspot") for what in ("not read yet", "walker not loaded")}
         return sum(s.value for s in self.samples if s.tid == tid and (function in s.user or early & set(s.user)))
 
     def causes(self, tid):
@@ -136,6 +136,40 @@ def test_a_program_that_only_waits_is_known(file):
 def test_threads_of_a_python_program():
     said, profile = profiled(Program(sys.executable, HERE / "waits.py", SECONDS))
     check(said, profile)
+
+
+@exact
+@pytest.mark.skipif(not shutil.which("javac"), reason="no JDK")
+def test_threads_of_a_java_program(tmp_path):
+    subprocess.run(["javac", "-d", tmp_path, HERE / "Waits.java"], check=True)
+    said, profile = profiled(Program("java", "-cp", tmp_path, "Waits", SECONDS))
+    check(said, profile)
+
+
+@pytest.fixture
+def quota():
+    """A cgroup that may use a fifth of one CPU: its file of processes. Of cgroup v1, as the machine's are."""
+    path = pathlib.Path(f"/sys/fs/cgroup/cpu/kiln-waits-{os.getpid()}")
+    if not (path.parent / "cpu.cfs_quota_us").exists():
+        pytest.skip("no cgroup v1 with CPU quotas")
+    path.mkdir()
+    (path / "cpu.cfs_quota_us").write_text("20000")
+    yield path / "cgroup.procs"
+    while (path / "cgroup.procs").read_text():
+        time.sleep(0.1)
+    path.rmdir()
+
+
+@exact
+def test_who_has_used_up_a_quota_waits_for_the_run_queue(quota):
+    program = Program(workload.path("waits"), SECONDS, os.devnull, "wait_quota")
+    quota.write_text(str(program.pid))
+    said, profile = profiled(program)
+    check(said, profile)
+    truth = said["wait_quota"]
+    assert truth["off"] > 0.7 * SECONDS * 1e9, truth
+    causes = profile.causes(truth["tid"])
+    assert causes["run queue"] > 0.97 * sum(causes.values()), causes
 
 
 @exact
