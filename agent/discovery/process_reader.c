@@ -2,8 +2,8 @@
 /*
  * The order of reading: first the mappings, because the process may be gone in a moment; then who
  * it is, so that samples of a process whose files hang are at least its own; then the files, one
- * device after the other. The directory of the process stays open meanwhile: as long as the process
- * is there, the pid is no other's.
+ * device after the other. /proc/PID stays open meanwhile: as long as its process exists, no other
+ * process can have the pid.
  */
 #include "agent/discovery/process_reader.h"
 
@@ -27,7 +27,7 @@ static bool is_same_start(const struct process_reading *r, uint64_t ticks)
 	return !r->start_ns || ticks == r->start_ns / KILN_TICK_NS;
 }
 
-/* DIRFD: the directory of the process, or why it cannot be opened. */
+/* DIRFD: the open /proc/PID, or the negative errno of opening it. */
 static void describe(struct process_reading *r, int dirfd)
 {
 	r->info_result = dirfd < 0 ? dirfd : process_info_read_at(dirfd, r->tgid, &r->info);
@@ -71,7 +71,7 @@ static int open_images(struct process_reading *r)
 	return 0;
 }
 
-/* Has another process got the pid since DIRFD, the directory of the process, was opened? */
+/* Does another process have the pid by now? DIRFD: the open /proc/PID; negative: not open. */
 static bool has_other(const struct process_reading *r, int dirfd)
 {
 	uint64_t ticks;
@@ -89,9 +89,9 @@ static uint64_t boot_ns(void)
 }
 
 /*
- * The executable mappings of the process or thread PID. Those of a young process are asked for one
- * by one: a young process may end at once, and has hardly published labels yet, so the whole text
- * is not worth its time (maps.h). The caller looks again later.
+ * Reads the executable mappings of the process or thread PID. Of a young process it uses
+ * maps_query(), which is faster than reading the whole text but does not find out whether the
+ * process publishes labels; `queried` tells the caller to read the text later.
  */
 static int read_maps_of(struct process_reading *r, uint32_t pid)
 {

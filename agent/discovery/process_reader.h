@@ -11,8 +11,7 @@
 #include "agent/process/image_store.h"
 #include "agent/process/procfs.h"
 
-/* Mappings of processes younger than this are asked for one by one where the kernel can be asked.
- */
+/* For processes younger than this, mappings are read by maps_query() if the kernel has it. */
 #define PROCESS_YOUNG_NS 1000000000ULL
 
 struct process_reading {

@@ -257,8 +257,8 @@ static struct entry *find(struct image_store *store, const struct file_key *key)
 }
 
 /*
- * Removes E from the table: its holders keep it, and the next lookup of the file makes a new entry.
- * Drops the caller's reference to E.
+ * Removes E from the table, so that the next lookup of the file makes a new entry. Others that hold
+ * a reference to E may go on using it. Drops the caller's reference.
  */
 static void retire(struct image_store *store, struct entry *e, uint64_t now_ms)
 {

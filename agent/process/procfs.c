@@ -20,7 +20,7 @@ enum {
 	STAT_AFTER_NAME = 3, /* the first field behind the name */
 };
 
-/* What is used of a process's stat file. */
+/* The fields of /proc/PID/stat that the agent uses. */
 struct stat_fields {
 	char comm[16];
 	uint64_t flags, start_ticks;
@@ -61,8 +61,8 @@ int process_thread_ns_tid(int proc_dirfd, uint32_t pid, uint32_t tid, uint32_t *
 	return read_ns_pid(proc_dirfd, path, ret);
 }
 
-/* Copies the name from BEGIN to END to OUT. The kernel writes a newline in it as \n and a backslash
- * as \\ (fs/proc/array.c, proc_task_name). */
+/* Copies the thread name in [BEGIN, END) to OUT. In stat, the kernel writes a newline of the name
+ * as \n and a backslash as \\ (fs/proc/array.c, proc_task_name). */
 static void unescape_name(const char *begin, const char *end, char *out, size_t size)
 {
 	size_t n = 0;
@@ -90,8 +90,8 @@ static void skip_fields(struct cursor *c, unsigned int from, unsigned int to)
 	}
 }
 
-/* The name is in parentheses, and may itself hold blanks and parentheses: it ends at the last ')'.
- */
+/* Reads DIRFD's stat. The second field is the thread's name in parentheses; the name may contain
+ * blanks and parentheses, so it ends at the last ')' of the file. */
 static int read_stat(int dirfd, struct stat_fields *ret)
 {
 	_cleanup_(buf_done) struct buf text;

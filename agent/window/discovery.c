@@ -25,8 +25,9 @@ enum {
 	RETRY_MAX_MS = 60000,
 	/* Longer than samples wait in the ring; UNRESOLVED: until after the next retry. */
 	KEEP_MS = 5000,
-	EXCHANGES_KEPT = 8,   /* of one program; each had a reading of its mappings in between */
-	LOOK_AGAIN_MS = 2000, /* after a reading that cannot tell whether labels are published */
+	EXCHANGES_KEPT = 8, /* of one program; each had a reading of its mappings in between */
+	/* After maps_query(), which does not find out whether the process publishes labels. */
+	LOOK_AGAIN_MS = 2000,
 };
 #define NS_PER_MS 1000000ULL
 
@@ -62,9 +63,10 @@ struct program {
 	/* A mapset in force that may lack code since suspect_since_ns: it is being checked. */
 	uint32_t suspect;
 	uint64_t suspect_since_ns;
-	/* Not 0: the first sample after it has the mappings read once more, see LOOK_AGAIN_MS. */
+	/* When the mappings are to be read once more, with the process's next sample; 0: not. See
+	 * LOOK_AGAIN_MS. */
 	uint64_t look_ns;
-	bool looks;	     /* the reading under way is that one */
+	bool looks;	     /* the current reading is that second one */
 	uint64_t sampled_ns; /* time of the last record that asked, */
 	uint32_t tid;	     /* and its thread */
 	uint32_t parent;     /* this and the next two as in struct kiln_resume */
@@ -263,6 +265,7 @@ static int make_mapset(struct discovery *d, struct program *p, struct process_re
 	    .images = r->images_of,
 	};
 
+	uint64_t since = p->suspect ? p->suspect_since_ns : r->read_ns;
 	struct mapset *old = NULL;
 	int change;
 
@@ -276,7 +279,7 @@ static int make_mapset(struct discovery *d, struct program *p, struct process_re
 		return mapset_store_make(d->of.mapsets, &source, ret);
 	change = mapset_store_check(d->of.mapsets, &source, old, ret);
 	if (change == MAPSET_EXCHANGED)
-		note_exchange(p, old->id, p->looks ? r->read_ns : p->suspect_since_ns);
+		note_exchange(p, old->id, since);
 	return MIN(change, 0);
 }
 

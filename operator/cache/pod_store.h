@@ -23,8 +23,9 @@ struct pod_container {
 };
 
 /*
- * The most bytes of labels, annotations and containers (names, images, ids) of all pods of a
- * namespace. Further pods are `cut`: of these, only the ids are kept.
+ * Limit, in bytes, of what is kept of a namespace's pods: labels, annotations, and the names,
+ * images and ids of containers. A pod that would exceed it is `cut`: only its container ids are
+ * kept.
  */
 enum { POD_NS_TEXT_MAX = 64 << 20 };
 

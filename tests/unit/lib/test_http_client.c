@@ -195,8 +195,9 @@ static void on_any(const struct http_answer *answer, void *arg)
 }
 
 /*
- * Sends a request and answers it with 204, over *PEER or over a new connection, which becomes
- * *PEER. DROPS: how many times the connection is closed instead, after the request was read.
+ * Sends a request over the server's connection *PEER or a new one, which is stored in *PEER. The
+ * server reads the request and closes the connection without an answer DROPS times, then answers
+ * 204.
  */
 static struct answers ask_dropping(struct http_client *client, uv_loop_t *loop, int listener,
 				   int *peer, int drops)
