@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory is read by process_vm_readv(2), which never stops the process and cannot write. It would
- * wait for a page that a filesystem does not deliver. So from a process that maps remote files,
- * only pages that are in memory are read. A tgid that was given to another process meanwhile is not
- * noticed here: the cookies in frames tell.
+ * wait for a page that a filesystem does not deliver. So from a process that maps remote files, or
+ * whose mappings are not known, only pages that are in memory are read. It is not noticed here when
+ * another process has got the tgid: the cookies in frames tell.
  */
 #include "agent/runtime/target.h"
 
@@ -23,6 +23,12 @@ static int read_process(uint32_t tgid, uint64_t address, void *dst, size_t len)
 	return (size_t)n == len ? 0 : -EFAULT;
 }
 
+/* Whether a page of T's memory may be of a file that hangs. Without mapset it is not known. */
+static bool may_be_remote(const struct target *t)
+{
+	return t->mapset ? t->mapset->is_remote : !t->source->read;
+}
+
 static int read_target(void *arg, uint64_t address, void *dst, size_t len)
 {
 	struct target *t = arg;
@@ -32,9 +38,8 @@ static int read_target(void *arg, uint64_t address, void *dst, size_t len)
 		return -EFAULT;
 	t->n_reads++;
 	t->n_bytes += len;
-	/* A page that is not in memory would be read from the file, on this thread. */
-	if (t->mapset && t->mapset->is_remote &&
-	    !memory_is_resident(t->source->proc_dirfd, t->tgid, address, len))
+	/* A page that is not in memory would be read from its file, on this thread. */
+	if (may_be_remote(t) && !memory_is_resident(t->source->proc_dirfd, t->tgid, address, len))
 		return -EFAULT;
 	if (t->source->read)
 		return t->source->read(t->source->arg, t->tgid, address, dst, len);

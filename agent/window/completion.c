@@ -199,6 +199,9 @@ static struct process *get_kernel_thread(struct intake *in, const struct kiln_sa
 	_cleanup_(process_info_done) struct process_info info = {};
 	int r = process_info_read(in->proc_dirfd, record->tgid, &info);
 
+	/* The thread has ended, and another one or a process has got its pid. */
+	if (r == 0 && info.start_ticks != record->start_time / KILN_TICK_NS)
+		r = -ESRCH;
 	return get_process(in, record, NULL, r < 0 ? NULL : &info, r);
 }
 

@@ -155,7 +155,7 @@ int window_add(struct window *w, const struct window_sample *s)
 	c = find_count(w, s->stack, &key);
 	if (!c)
 		r = add_count(w, &key, &c);
-	if (!r && !c->labels)
+	if (!r && s->labels && !c->labels)
 		c->labels = label_set_ref(s->labels);
 	if (!r) {
 		s->stack->counted_round = w->round;

@@ -3,6 +3,9 @@
  * Read-ahead of a process's memory: it saves system calls and returns the same bytes as a direct
  * read.
  */
+#include <fcntl.h>
+#include <sys/mman.h>
+
 #include "agent/runtime/target.h"
 #include "tests/support/test.h"
 
@@ -129,6 +132,27 @@ static void long_pieces_are_not_kept(void **state)
 	assert_int_equal(f->longest, TARGET_READ_MAX + 8);
 }
 
+/* A page that is not in memory may be of a file on a filesystem that hangs. */
+static void of_unknown_mappings_only_pages_in_memory_are_read(void **state)
+{
+	int proc_dirfd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct target_source source = {.proc_dirfd = proc_dirfd};
+	struct target target = {.source = &source, .tgid = (uint32_t)getpid()};
+	struct target_memory memory = target_memory_of(&target);
+	uint8_t *page =
+	    mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t byte = 0;
+
+	assert_true(proc_dirfd >= 0);
+	assert_ptr_not_equal(page, MAP_FAILED);
+	assert_int_equal(target_read(&memory, (uintptr_t)page, &byte, 1), -EFAULT);
+	page[0] = 5;
+	assert_int_equal(target_read(&memory, (uintptr_t)page, &byte, 1), 0);
+	assert_int_equal(byte, 5);
+	munmap(page, PAGE);
+	close(proc_dirfd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -137,6 +161,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(a_piece_that_failed_is_no_piece, setup, teardown),
 	    cmocka_unit_test_setup_teardown(renewed_memory_is_read_again, setup, teardown),
 	    cmocka_unit_test_setup_teardown(long_pieces_are_not_kept, setup, teardown),
+	    cmocka_unit_test(of_unknown_mappings_only_pages_in_memory_are_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
