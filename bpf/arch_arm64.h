@@ -4,7 +4,7 @@
  * signal frame, pointer authentication, and how the kernel side reads registers.
  *
  * A call leaves the return address in x30. Functions that call others save it, mostly beside x29,
- * anywhere in their frame. So the rule tells where the return address is, not the architecture.
+ * anywhere in their frame. So each rule tells where the return address is.
  *
  * DWARF numbers: DWARF for the Arm 64-bit Architecture (AADWARF64) 2023Q3, table "DWARF register
  * names". Signal frame: Linux arch/arm64/kernel/signal.c (struct rt_sigframe: siginfo, of 128
@@ -28,10 +28,10 @@ enum {
 	ARCH_REG_ARG1 = 1,	    /* and its second */
 	ARCH_GENERAL_REGS = 32,	    /* registers that can be the base of a CFA */
 	ARCH_REGS = 33,		    /* x0..x30 sp pc */
-	ARCH_REGS_FREE = 19,	    /* a function may change registers below (AAPCS64, 6.1.1) */
+	ARCH_REGS_FREE = 19,	    /* functions may change lower registers (AAPCS64, 6.1.1) */
 	ARCH_LEAF_ROOM = 64,	    /* ARCH_REGS, rounded up to a power of two */
-	ARCH_UCONTEXT_REGS = 184,   /* bytes from the ucontext */
-	ARCH_UCONTEXT_N = 33,	    /* in the order of their numbers */
+	ARCH_UCONTEXT_REGS = 184,   /* bytes from the ucontext's start to its registers */
+	ARCH_UCONTEXT_N = 33,	    /* its registers, in the order of DWARF numbers */
 	ARCH_SIGNAL_UCONTEXT = 128, /* from sp to the ucontext after a signal handler's return */
 	ARCH_RA_UNIT = 8,	    /* bytes */
 	ARCH_RA_OFFSET = -1,	 /* ra_off of compilers and built-in rules: above the saved x29 */
@@ -91,7 +91,8 @@ static inline __attribute__((always_inline)) uint32_t arch_ucontext_dwarf(uint32
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-/* As in UAPI asm/ptrace.h and linux/bpf_perf_event.h, so that any machine can compile this. */
+/* Copies of structs of UAPI asm/ptrace.h and linux/bpf_perf_event.h, because other machines do not
+ * have arm64's headers. */
 struct user_pt_regs {
 	uint64_t regs[31];
 	uint64_t sp, pc, pstate;
@@ -150,7 +151,8 @@ arch_saved_registers(uint64_t *leaf, const void *saved, uint32_t *ret_syscall)
 /* Bytes from the thread pointer to the address of the vector of TLS blocks: glibc,
  * sysdeps/aarch64/nptl/tls.h, tcbhead_t.dtv. */
 #define ARCH_DTV		  0
-/* A mask of the bits of a user address. A program that does not ask for more has 48. */
+/* A mask of the bits of a user address: 48 where mm.task_size is unknown, since a program gets
+ * higher addresses only if it asks for them. */
 #define ARCH_CODE_MASK(task)                                                                       \
 	({                                                                                         \
 		struct mm_struct *mm_ = kernel_read(task, mm);                                     \

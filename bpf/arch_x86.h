@@ -20,9 +20,9 @@ enum {
 	ARCH_REG_ARG1 = 4,	/* rsi: and its second */
 	ARCH_GENERAL_REGS = 16, /* registers that can be the base of a CFA */
 	ARCH_REGS = 17,
-	ARCH_REGS_FREE = 12,	  /* a function may change registers below (except extra, fp, sp) */
+	ARCH_REGS_FREE = 12,	  /* functions may change lower registers (except extra, fp, sp) */
 	ARCH_LEAF_ROOM = 32,	  /* ARCH_REGS, rounded up to a power of two */
-	ARCH_UCONTEXT_REGS = 40,  /* bytes from the ucontext */
+	ARCH_UCONTEXT_REGS = 40,  /* bytes from the ucontext's start to its registers */
 	ARCH_UCONTEXT_N = 17,	  /* r8..r15 rdi rsi rbp rbx rdx rax rcx rsp rip */
 	ARCH_SIGNAL_UCONTEXT = 0, /* from sp to the ucontext after a signal handler's return */
 	ARCH_RA_UNIT = 1,	  /* bytes */

@@ -13,8 +13,8 @@
  */
 
 /*
- * Copies page I of the dump, if it can be read, into the record from byte AT on. Non-zero: the dump
- * ends there.
+ * Appends page I of the stack, if it can be read, to the dump. AT: the byte of the record at which
+ * the dump's struct kiln_resume begins. Returns non-zero if the dump ends before this page.
  */
 __attribute__((noinline)) int dump_page(uint32_t slot, uint32_t at, uint32_t i)
 {
@@ -44,7 +44,8 @@ __attribute__((noinline)) int dump_page(uint32_t slot, uint32_t at, uint32_t i)
 	    first > KILN_RECORD_MAX - KILN_DUMP_MAX - sizeof(*resume))
 		return 1;
 	if (bpf_probe_read_user(r->bytes + to, (uint32_t)len, (const void *)address))
-		/* A stack that is not the main one is taken to end where memory is unreadable. */
+		/* Many unreadable pages in a row end the dump, unless it is a large one of a stack
+		 * whose end is known. */
 		return (!w->dump.end || w->dump.limit < KILN_DUMP_MAX) &&
 		       ++w->dump.gap > KILN_DUMP_GAP;
 	resume = (struct kiln_resume *)(r->bytes + first);

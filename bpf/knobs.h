@@ -10,7 +10,7 @@
 /* Set between open and load. */
 const volatile uint32_t max_depth = KILN_MAX_USER_FRAMES;
 const volatile uint32_t ring_shift = 20; /* log2 of the ring's bytes */
-const volatile uint32_t ring_unasked;	 /* bytes; see ring_used() */
+const volatile uint32_t ring_unasked;	 /* bytes a CPU may send without a query: ring_used() */
 
 #define NS_PER_SECOND 1000000000ULL
 

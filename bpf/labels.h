@@ -15,7 +15,7 @@
 #pragma once
 
 enum {
-	LABELS_REMEMBERED = 1024, /* sets on a CPU; a power of 2 */
+	LABELS_REMEMBERED = 1024, /* sets that a CPU remembers to have sent; a power of 2 */
 	LABELS_PERIOD_SHIFT = 32, /* period: 2^32 ns; a set is sent again two periods later */
 	GO_BUCKETS_MAX = 12,	  /* buckets of a map: overflow buckets and old ones included */
 	GO_SLOTS = 8,		  /* Go 1.23, internal/abi/map.go: MapBucketCount */
@@ -64,7 +64,8 @@ struct label_scratch {
 	union {
 		struct kiln_labels set;
 		uint64_t words[(sizeof(struct kiln_labels) + KILN_LABEL_BYTES) / 8];
-		/* A string may be copied to the last byte that is allowed. */
+		/* 512 spare bytes: the verifier sees only that a string begins at most at the limit
+		 * of KILN_LABEL_BYTES, not that it ends there. */
 		uint8_t room[sizeof(struct kiln_labels) + KILN_LABEL_BYTES + 512];
 	};
 };
@@ -305,7 +306,7 @@ __attribute__((noinline)) int label_go_map(uint64_t labels)
 		int r;
 
 		if (bucket) {
-			/* The overflow bucket of the last one. */
+			/* The last bucket read has an overflow bucket: read that one now. */
 		} else if (left) {
 			bucket = next;
 			next += sizeof(s->bucket);
@@ -380,8 +381,8 @@ __attribute__((noinline)) int label_custom(uint64_t set)
 	if (r || !n)
 		return r;
 	for (uint32_t i = 0; i < KILN_LABELS_MAX && i < n; i++) {
-		/* Length and address have changed places: see the format. A key whose address is 0
-		 * belongs to a label that is being written. */
+		/* Read as a Go string, {length, bytes} has its address in `len` and its length in
+		 * `data`. A key whose address is 0 belongs to a label that is being written. */
 		const struct go_string *k = &s->list[2 * i], *v = &s->list[2 * i + 1];
 		int r;
 
@@ -394,7 +395,7 @@ __attribute__((noinline)) int label_custom(uint64_t set)
 	return 0;
 }
 
-/* ---- all of them -------------------------------------------------------------------------------
+/* ---- the set of a sample -----------------------------------------------------------------------
  */
 
 /* Copies the entries of the mapset's label sources from `runtimes`. Called when the CPU meets

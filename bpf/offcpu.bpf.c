@@ -380,9 +380,10 @@ int BPF_PROG(finish)
 	return end_sample(bpf_get_smp_processor_id());
 }
 
-/* ---- who waits unseen ------------------------------------------------------------------------ */
+/* ---- threads that wait without a sample ------------------------------------------------------ */
 
-/* The leaf of kernel stacks taken at a switch. Stacks that the iterator takes do not have it. */
+/* The leaf of kernel stacks taken at a switch. sleepers() adds it, because the stacks that the
+ * iterator takes do not have it. */
 extern const void schedule __ksym __weak;
 
 /* The record that the iterator builds; only one reader at a time runs the iterator. */
@@ -395,8 +396,8 @@ struct {
 
 /*
  * Returns the slot of TASK if it has waited since before switches were watched, or for
- * KILN_SLEEP_SHOWN and was not drawn; else NULL. Starts a new wait at NOW: the time before it is
- * added to `waited`, as if that wait had ended.
+ * KILN_SLEEP_SHOWN and its stack was not walked; else NULL. Starts a new wait at NOW: the time
+ * before it is added to `waited`, as if the old wait had ended.
  */
 static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_struct *task,
 								  uint64_t now)

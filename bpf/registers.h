@@ -15,9 +15,9 @@ static __always_inline void load_registers(struct kiln_walk *w, uint64_t *leaf)
 
 /*
  * Reads the user registers of TASK into w->leaf and w->regs. REGS: the registers at the interrupt;
- * NULL: the program was not started by an interrupt. *ret_syscall is set to 1 or 0 when the
- * registers are those that the kernel saved when it was entered: was that a system call? Returns 0,
- * or -1.
+ * NULL: the program was not started by an interrupt. *ret_syscall is set only if the registers are
+ * those that the kernel saved at its entry: 1 after a system call, else 0. Returns 0, or -1 if the
+ * registers cannot be read.
  */
 static __always_inline int user_registers(const hit_registers *regs, struct task_struct *task,
 					  struct kiln_walk *w, uint32_t *ret_syscall)

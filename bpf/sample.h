@@ -37,7 +37,8 @@ static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t
 /* Appends the word of the frame in which the thread was interrupted. */
 static __always_inline void put_leaf(struct kiln_walk *w)
 {
-	/* In a system call the pc is behind its instruction: it is named like a return address. */
+	/* In a system call the pc is behind the system call instruction: the frame is named by
+	 * pc - 1, like one with a return address. */
 	(void)walk_put(w, walk_frame(w) | (w->syscall ? KILN_FRAME_RETURN : 0));
 }
 

@@ -11,7 +11,7 @@
 #pragma once
 
 enum {
-	TEXTS_REMEMBERED = 1024, /* frames on a CPU; a power of 2 */
+	TEXTS_REMEMBERED = 1024, /* texts that a CPU remembers to have sent; a power of 2 */
 	TEXTS_A_SAMPLE = 32,
 	TEXT_PERIOD_SHIFT = 32, /* period: 2^32 ns; a text is sent again two periods later */
 };

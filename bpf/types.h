@@ -50,11 +50,11 @@ enum {
 	KILN_MAX_KERNEL_FRAMES = 127, /* kernel.perf_event_max_stack's default */
 	KILN_COMM_LEN = 16,
 	KILN_LEAF_REGS = 33,	   /* registers of a leaf: 33 on arm64, 17 on x86-64 */
-	KILN_DUMP_MAX = 28 * 4096, /* bytes of user stack in one record */
-	/* The same while the ring fills up, or after KILN_DUMPS_LARGE large dumps this second. */
+	KILN_DUMP_MAX = 28 * 4096, /* bytes of user stack in one record, at most */
+	/* The limit while the ring fills up, or after KILN_DUMPS_LARGE large dumps this second. */
 	KILN_DUMP_SMALL = 20480,
 	KILN_DUMP_PAGES = 256,	/* pages of the stack that a dump can cover: 1 MiB */
-	KILN_DUMP_GAP = 16,	/* more unreadable pages in a row end a stack of unknown height */
+	KILN_DUMP_GAP = 16,	/* longest run of unreadable pages in most dumps: dump_page() */
 	KILN_DUMPS_LARGE = 32,	/* large dumps per second on each CPU */
 	KILN_SHARE_FREE = 2048, /* bytes of a record that no cgroup is charged for: bpf/share.h */
 	/* Bytes. Stacks are taken to be smaller than this (default limit: 8 MiB), so a walk that
@@ -71,8 +71,8 @@ enum {
 	KILN_SLOT_BYTES = 64,		 /* value size of the flat arrays: one cache line */
 	KILN_UNWIND_SHARD_SLOTS = 8192,	 /* 512 KiB; a power of 2 */
 	KILN_MAPPING_SHARD_PAIRS = 4096, /* 256 KiB; a power of 2 */
-	KILN_CACHE_ENTRIES = 1024,	 /* frame cache per CPU, 32 B each */
-	KILN_SHARED_ENTRIES = 1024, /* cache of rules that processes share, per CPU, 32 B each */
+	KILN_CACHE_ENTRIES = 1024,	 /* rule cache of each CPU, 32 B per entry */
+	KILN_SHARED_ENTRIES = 1024, /* each CPU's cache of rules that processes share, 32 B per entry */
 	KILN_MAX_USER_WORDS = 8192, /* words of all user frames of one sample */
 	KILN_RUNTIME_CREDIT = 4,    /* native frames that each runtime frame adds to the depth */
 	KILN_MAX_RUNTIMES = 2048,   /* entries of `runtimes` */
@@ -105,8 +105,9 @@ enum {
  *                    have not saved x30; x86-64: vfork).
  * KILN_RULE_STOP     the outermost frame (return address undefined): the walk is complete.
  * KILN_RULE_INVALID  no rule for this code: the walk ends with KILN_END_NO_RULE.
- * KILN_RULE_UNREAD   code without unwind information that nobody has read yet: the walk ends with
- *                    KILN_END_NO_TABLE, and user space reads it (docs/unwinding/code-frames.md).
+ * KILN_RULE_UNREAD   code without unwind information that user space has not analyzed yet: the walk
+ *                    ends with KILN_END_NO_TABLE, and user space analyzes the code
+ *                    (docs/unwinding/code-frames.md).
  */
 /* clang-format on */
 enum kiln_rule_kind {
@@ -145,7 +146,7 @@ struct kiln_rule {
 	uint8_t kind;	   /* enum kiln_rule_kind */
 	uint8_t reg;	   /* DWARF number of the CFA's base register */
 	uint8_t flags;	   /* enum kiln_rule_flags */
-	int8_t ra_off;	   /* in ARCH_RA_UNIT bytes from the CFA; KILN_RULE_RA_REG: a register */
+	int8_t ra_off;	   /* ARCH_RA_UNITs from the CFA; KILN_RULE_RA_REG: a register */
 	int32_t cfa_off;   /* bytes */
 	int16_t fp_off;	   /* in units of 8 bytes from the CFA */
 	int16_t extra_off; /* in units of 8 bytes from the CFA */
@@ -155,7 +156,8 @@ struct kiln_rule {
 };
 KILN_ASSERT_SIZE(kiln_rule, 16);
 
-/* Kind, reg, flags and ra_off in one word, as they lie in memory. */
+/* Kind, reg, flags and ra_off in one word, as they lie in memory. The enum has the lowest bits of
+ * flags, of KILN_RULE_AT_BASE in flags, and of ra_off. */
 enum { KILN_HEAD_FLAGS = 16, KILN_HEAD_BASE = 23, KILN_HEAD_RA = 24 };
 #define KILN_HEAD(kind, reg, ra_off)                                                               \
 	((uint32_t)(kind) | (uint32_t)(reg) << 8 | (uint32_t)(uint8_t)(ra_off) << KILN_HEAD_RA)
@@ -314,22 +316,22 @@ struct kiln_thread {
 	/* Of the thread's policy, as in struct kiln_verdict; css has its low 32 bits only. */
 	uint32_t css, epoch, runtimes;
 	uint32_t rate; /* low 24 bits: the policy's off_cpu; high 8: its index */
-	/* ns: the clock minus the thread's run time by the scheduler (sum_exec_runtime), which
-	 * grows only while the thread waits. base: when the thread got this slot; waited: when it
-	 * was last switched out or in. */
+	/* ns: CLOCK_MONOTONIC minus the thread's run time (sum_exec_runtime), a difference that
+	 * grows only while the thread waits. base: its value when the thread got this slot;
+	 * waited: when the thread was last switched out or in. */
 	uint64_t base, waited;
 	uint64_t out;	 /* when it was switched out, CLOCK_MONOTONIC; 0: it runs */
 	uint32_t tid;	 /* 0: free */
 	uint32_t random; /* never 0 */
-	/* The probability, of 2^32, with which the stack was walked when the thread was switched
-	 * out; ~0: certain. 0: the stack was not walked. */
+	/* The probability, in units of 2^-32, with which the stack was walked when the thread was
+	 * switched out; ~0: certain; 0: the stack was not walked. */
 	uint32_t chance;
 	uint32_t walked;  /* time of the last walk, in 2^KILN_WALKED_SHIFT ns */
 	uint32_t mean[2]; /* ns: moving mean of its waits; [0]: blocked, [1]: on the run queue */
 };
 KILN_ASSERT_SIZE(kiln_thread, 64);
 enum {
-	KILN_SLEEP_SHOWN = 1000000000, /* ns: `sleepers` shows longer waits without a sample */
+	KILN_SLEEP_SHOWN = 1000000000, /* ns: `sleepers` reports a longer wait that has no sample */
 	KILN_SLEEPER_FRAMES = 64,      /* kernel frames of a sleeper */
 };
 
@@ -498,8 +500,8 @@ enum kiln_origin {
 /*
  * A sample. `value` is what it stands for, in the unit of its origin. Where `period` is not 0 the
  * origin samples at a rate: value is a multiple of period, and value / period samples are counted.
- * The period is told by each sample, so that rates may change at any moment. Where it is 0, value
- * was measured and one sample is counted.
+ * Each sample has its period, so that rates may change at any moment. Where period is 0, value was
+ * measured and one sample is counted.
  *
  * After the header: n_kernel kernel addresses, n_user user frame words (leaf first),
  * then, when the walk ended for want of a mapping or table, a struct kiln_resume and dump_len bytes
@@ -563,7 +565,7 @@ struct kiln_text {
 	uint32_t mapset;
 	uint32_t runtime;		/* enum kiln_runtime_id */
 	uint64_t words[2];		/* of the frame */
-	uint8_t bytes[KILN_TEXT_BYTES]; /* the runtime's: its walker_data.h */
+	uint8_t bytes[KILN_TEXT_BYTES]; /* layout: the runtime's walker_data.h */
 };
 KILN_ASSERT_SIZE(kiln_text, 328);
 
@@ -653,7 +655,7 @@ enum kiln_stat {
 	KILN_STAT_SKIPPED,   /* hits excluded by policy or process filter */
 	KILN_STAT_THINNED,   /* hits beyond the policy's own rate */
 	KILN_STAT_RING_FULL, /* record lost: the ring buffer was full */
-	KILN_STAT_CACHE_HIT, /* frames answered by the frame cache */
+	KILN_STAT_CACHE_HIT, /* frames whose rule was in the rule cache */
 	KILN_STAT_CACHE_MISS,
 	KILN_STAT_PROCESS_FULL, /* no room in `processes`: the sample is incomplete */
 	/* The ring filled up, and the sample's cgroup had put more than its share into it: */
@@ -678,7 +680,7 @@ struct kiln_stats {
 
 /* Which of the hits of one probe on one CPU become samples: bpf/draw.h. */
 struct kiln_draw {
-	uint64_t size, pick, at; /* open block: hits in it, number of the taken one (1..), so far */
+	uint64_t size, pick, at; /* open block: its hits, the hit to take (from 1), hits so far */
 	uint64_t start;		 /* when the block was opened: monotonic ns */
 	uint64_t hits, time;	 /* recent hits, and the ns in which they came */
 	int64_t credit;		 /* ns saved up for samples, each of which costs a period */
@@ -729,7 +731,7 @@ struct kiln_cpu {
 	uint64_t carry;
 	struct kiln_stats stats;
 	uint64_t carry_until;
-	uint64_t ring_room; /* bytes this CPU may put into the ring without ring_used() asking */
+	uint64_t ring_room; /* bytes this CPU may put into the ring before ring_used() queries it */
 };
 _Static_assert(__builtin_offsetof(struct kiln_cpu, stats.n[KILN_STAT_SKIPPED]) + 8 <= 64,
 	       "an unselected hit touches one cache line");

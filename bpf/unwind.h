@@ -134,7 +134,7 @@ struct kiln_walk {
 	uint32_t mapset;       /* of the process */
 	uint32_t runtimes;     /* runtimes that are walked: a bit for each enum kiln_runtime_id */
 	uint32_t runtime_id;   /* the current runtime, to which `cursor` belongs; 0: none yet */
-	uint64_t runtime_kept; /* key of the entry in `runtime`, over samples: begin_in_walker() */
+	uint64_t runtime_kept; /* key of the entry that `runtime` has kept: begin_in_walker() */
 	uint32_t missing_said; /* a bit for each runtime that has a KILN_FRAME_MISSING already */
 
 	uint64_t map_start, map_end; /* the mapping of the last lookup; `table` is its table */
@@ -559,7 +559,7 @@ KILN_GLOBAL int walk_step_special(uint32_t slot, uint64_t at)
 		if (walk_read(w, cfa - 8, &pc))
 			return KILN_END_BAD_READ;
 		break;
-	case KILN_RULE_RA_REG: /* rare here: walk_step() stays short */
+	case KILN_RULE_RA_REG: /* x86-64 only; arm64 needs it often, so walk_step() has it */
 		if (ARCH_RA_IN_REGISTER || walk_register(w, rule->reg, &cfa) ||
 		    walk_register(w, (uint32_t)rule->ra_off, &pc))
 			return KILN_END_NO_RULE;
