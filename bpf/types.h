@@ -72,7 +72,7 @@ enum {
 	KILN_UNWIND_SHARD_SLOTS = 8192,	 /* 512 KiB; a power of 2 */
 	KILN_MAPPING_SHARD_PAIRS = 4096, /* 256 KiB; a power of 2 */
 	KILN_CACHE_ENTRIES = 1024,	 /* rule cache of each CPU, 32 B per entry */
-	KILN_SHARED_ENTRIES = 1024, /* each CPU's cache of rules that processes share, 32 B per entry */
+	KILN_SHARED_ENTRIES = 1024, /* cache of rules that processes share, per CPU, 32 B each */
 	KILN_MAX_USER_WORDS = 8192, /* words of all user frames of one sample */
 	KILN_RUNTIME_CREDIT = 4,    /* native frames that each runtime frame adds to the depth */
 	KILN_MAX_RUNTIMES = 2048,   /* entries of `runtimes` */
