@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CPUs of the machine as they come and go. A poll of a small file at each window needs no
- * privilege and no socket. An event that died between two polls, although the list is the same
- * again (suspend takes every CPU but one down and up), is recognized by its enabled time, which
- * does not grow any more.
+ * Finds CPUs that went offline or came online by reading a small file once a window, which needs no
+ * privilege and no socket. An event may die although two readings are the same: suspend takes every
+ * CPU but one offline and back. Such an event is recognized by its enabled time, which does not
+ * grow any more.
  */
 #include "agent/sampler/cpus.h"
 

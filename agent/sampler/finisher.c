@@ -112,7 +112,7 @@ static inline struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t 
 	return NULL;
 }
 
-/* The runtimes' memory is not in a dump, and has moved on since. */
+/* No runtime: a dump does not have its memory, which the process has changed since. */
 static inline const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)
 {
 	return NULL;
@@ -162,7 +162,7 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 	ret->wanted = NULL;
 	w->n = MIN(record->n_user, KILN_MAX_USER_WORDS);
 	memcpy(ret->words, words, w->n * sizeof(*words));
-	/* Frames of runtimes that the kernel found raise the limit here as they did there. */
+	/* Frames of runtimes in the record raise the depth limit as they did in the kernel. */
 	for (uint32_t i = 0; i < w->n; i += kiln_frame_words(words[i])) {
 		if (kiln_frame_runtime(words[i])) {
 			w->runtime_frames++;
@@ -171,7 +171,7 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 			w->missing_said |= 1U << kiln_missing_runtime(words[i]);
 		}
 	}
-	/* The record's last frame is the one that the walk stands at. */
+	/* The record's last frame is the one in w->regs, from which the walk goes on. */
 	walk_on(w);
 	ret->n = w->n;
 	if (w->end == KILN_END_NO_TABLE) {

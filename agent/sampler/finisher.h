@@ -13,7 +13,7 @@ struct finish_result {
 	 * table and call again. */
 	struct stored_image *wanted;
 	uint64_t wanted_pc, wanted_vaddr; /* in the process; in the image */
-	uint32_t n;			  /* words of user frames, all of them */
+	uint32_t n;			  /* words of all user frames, those of RECORD included */
 	uint64_t words[KILN_RECORD_MAX / 8];
 };
 

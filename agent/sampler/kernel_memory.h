@@ -14,8 +14,8 @@ struct slab;
 struct walker_object;
 
 struct kernel_memory {
-	/* The slabs of unwind tables and of mappings. Only units that they back may be touched;
-	 * NULL: all. */
+	/* The slabs of unwind tables and of mappings. Only units that they back may be touched; if
+	 * NULL, all units may. */
 	struct slab *slab_shards, *mapping_shards;
 	uint32_t *slab; /* unwind_slab: slab_slots * 16 words */
 	uint32_t slab_slots;
@@ -23,7 +23,8 @@ struct kernel_memory {
 	struct kiln_mapping *mappings; /* n_mappings */
 	uint32_t n_mappings;
 	uint32_t *cache_epoch; /* in the programs' .bss */
-	/* `processes`. SET: only over an entry that is there (-ENOENT: the process is gone). */
+	/* `processes`. set_process() replaces an entry that exists; else -ENOENT: the process is
+	 * gone. */
 	int (*set_process)(void *arg, uint32_t tgid, const struct kiln_process *p);
 	int (*get_process)(void *arg, uint32_t tgid, struct kiln_process *ret);
 	/* `runtimes`; may be NULL in tests that have none. */
@@ -37,7 +38,7 @@ struct kernel_memory {
 	void *arg;
 };
 
-/* Everything written before is visible to programs that see what is written after. */
+/* A program that sees a write made after this call also sees all writes made before it. */
 static inline void kernel_memory_publish(void)
 {
 	atomic_thread_fence(memory_order_release);

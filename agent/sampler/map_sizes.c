@@ -14,11 +14,11 @@
 #include "profiler.skel.h"
 
 enum {
-	UNWIND_BYTES_MAX = 512 << 20, /* addresses, not memory */
+	UNWIND_BYTES_MAX = 512 << 20, /* reserved addresses; memory is taken when needed */
 	MAPPINGS_MAX = 4 << 20,
 	PROCESSES_MIN = 4096,
 	PROCESSES_MAX = 65536,
-	BYTES_PER_PROCESS = 2 << 20, /* no machine is full of smaller ones */
+	BYTES_PER_PROCESS = 2 << 20, /* processes of a machine that is full are larger */
 	RING_MIN = 1 << 20,
 	RING_MAX = 16 << 20,
 	RECORD_BYTES = 600, /* a sample of usual depth */
@@ -63,9 +63,10 @@ static uint64_t machine_memory(void)
 }
 
 /*
- * Half a second of samples of usual depth on every CPU, and an eighth of one at the highest rate;
- * but at least two copies of stacks for each CPU, because each may meet a new process. The reader
- * is woken when the ring is half full; the other half is for records that come until it has run.
+ * The ring has room for the samples of all CPUs in half a second, or in an eighth of a second at
+ * the highest rate; and for at least two copies of stacks for each CPU, because each may meet a new
+ * process. The reader is woken when the ring is half full; the other half is for records that come
+ * before the reader runs.
  */
 uint32_t map_sizes_ring(const struct sampler_options *o, uint32_t cpus)
 {

@@ -147,7 +147,7 @@ void mapset_store_renumber(struct mapset_store *s)
 	}
 }
 
-/* Memory without a file: nothing but the process itself knows what runs there. */
+/* Is RANGE executable memory without a file? */
 static bool is_jit(const struct mapset_range *range)
 {
 	return range->jit && !range->image;
@@ -161,7 +161,7 @@ static bool is_won(const struct mapset_range *range, uint32_t runtime, enum jit_
 	return runtime < range->runtime;
 }
 
-/* True: the range has a new owner. */
+/* Gives RANGE to the runtime of CLAIMS if no other claim is better. Returns true if it did. */
 static bool claim_range(struct mapset_range *range, const struct jit_claims *claims)
 {
 	enum jit_claim claim;
@@ -203,7 +203,7 @@ static uint32_t widen(const struct mapset *m, const struct jit_claims *claims,
 					 .runtime = (uint8_t)claims->runtime,
 					 .claim = JIT_CERTAIN,
 					 .code = claims->table};
-	uint64_t at = start; /* claimed up to here */
+	uint64_t at = start; /* the reserved range is in TO up to here */
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -236,7 +236,8 @@ int mapset_claim_jit(struct mapset *m, const struct jit_claims *claims)
 		(void)claim_range(&m->ranges[i], claims);
 	if (claims->code_start >= claims->code_end)
 		return 0;
-	/* Each range that is there may have one before it, and two may be cut in two. */
+	/* There may be a new range before each old one and one after the last, and two old ones may
+	 * be cut in two, where the reserved range begins and where it ends. */
 	wider = calloc(2 * (size_t)m->n + 3, sizeof(*wider));
 	if (!wider)
 		return -ENOMEM;
@@ -273,7 +274,7 @@ bool mapset_store_claim_jit(struct mapset_store *s, struct mapset *m,
 		publish_range(s, m, i);
 		changed = true;
 	}
-	/* Invalidate the frame caches, which may hold rules of these mappings. */
+	/* Invalidate the rule caches, which may hold rules of these mappings. */
 	if (changed)
 		__atomic_fetch_add(s->memory.cache_epoch, 1, __ATOMIC_RELEASE);
 	return start >= end || (range && is_jit(range) && range->end >= end);

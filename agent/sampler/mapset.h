@@ -54,7 +54,7 @@ static inline struct image *mapset_range_elf(const struct mapset_range *range)
 	return range->image && !range->jit ? range->image->image : NULL;
 }
 
-/* Where the kernel has the unwind table of RANGE; 0: nowhere. */
+/* The index in `tables` of RANGE's unwind table; 0: it has none. */
 static inline uint32_t mapset_range_slot(const struct mapset_range *range)
 {
 	if (mapset_range_elf(range))
@@ -88,7 +88,7 @@ struct mapset {
 	bool has_context;	 /* they have a mapping named OTEL_CTX: struct maps */
 	bool names_threads;	 /* it has a runtime that knows names of threads */
 	bool is_remote;		 /* it maps a file whose filesystem may stop answering */
-	uint32_t first;		 /* in the kernel's mapping slab; n of them */
+	uint32_t first;		 /* index of the first of its n mappings in the kernel's slab */
 	uint32_t refs;		 /* stacks that were walked by it, samples that wait */
 	uint32_t unnamed_sweeps; /* sweeps since an entry of `processes` named it */
 	UT_hash_handle hh;
@@ -147,16 +147,17 @@ struct mapset_source {
 	struct stored_image **images; /* of each; the mapset takes their references */
 };
 /*
- * Makes a mapset and puts it into the kernel, for the process too if that is still the same
- * program. -ENOSPC when the kernel's slab is full, -ENOMEM: SOURCE keeps what references are left.
+ * Makes a mapset and publishes it in the kernel, and in the process's entry if the process still
+ * runs that program. -ENOSPC when the kernel's slab is full, -ENOMEM: SOURCE keeps the references
+ * that the mapset has not taken.
  */
 int mapset_store_make(struct mapset_store *s, const struct mapset_source *source,
 		      struct mapset **ret) _must_check_;
 /* What new mappings of code mean for a mapset that was read before. */
 enum mapset_change {
-	MAPSET_HOLDS,	  /* the mapset has it */
-	MAPSET_EXTENDED,  /* nothing was known there but memory without a file */
-	MAPSET_EXCHANGED, /* the mapset has something else there */
+	MAPSET_HOLDS,	  /* the mapset has the new mapping */
+	MAPSET_EXTENDED,  /* the mapset has nothing there, or only memory without a file */
+	MAPSET_EXCHANGED, /* the mapset has other code there */
 };
 /*
  * SOURCE was read because OLD, which is in force, may lack code that was mapped since. Returns an
@@ -174,9 +175,9 @@ struct mapset *mapset_store_find(struct mapset_store *s, uint32_t id);
 /* The range that holds PC, or NULL. */
 const struct mapset_range *mapset_find(const struct mapset *m, uint64_t pc);
 /*
- * WORDS: N words of user frames, walked by WALKED although NOW was right already. Returns the index
- * of the first frame that lies in other code in NOW, so that its callers were found by wrong rules;
- * N when there is none.
+ * WORDS: N words of user frames that were walked with WALKED when NOW was the right mapset already.
+ * Returns the index of the first frame that lies in other code in NOW, so that its callers were
+ * found by wrong rules; N when there is none.
  */
 uint32_t mapset_first_exchanged(const struct mapset *walked, const struct mapset *now,
 				const uint64_t *words, uint32_t n);

@@ -210,8 +210,8 @@ bool off_cpu_shown(struct off_cpu *o, uint32_t tid, uint64_t began)
 	struct kiln_thread *t = (struct kiln_thread *)find(o, tid);
 	uint32_t unseen = 0;
 
-	/* When it runs just now, the kernel may find a chance that is of no wait: its end has no
-	 * sample then, and is left out. */
+	/* If another wait of the thread begins between the two steps, the mark is put on that wait.
+	 * The kernel then sends its end, which is ignored because the wait has no sample. */
 	return t && __atomic_load_n(&t->out, __ATOMIC_RELAXED) == began &&
 	       __atomic_compare_exchange_n(&t->chance, &unseen, ~0U, false, __ATOMIC_RELAXED,
 					   __ATOMIC_RELAXED);

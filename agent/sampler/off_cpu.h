@@ -43,10 +43,11 @@ void off_cpu_forget(struct off_cpu *o);
 /* The CPU time of its program, ns, while the kernel counted it. */
 uint64_t off_cpu_run_ns(const struct off_cpu *o);
 /*
- * Lists the threads that have waited for long without a walk of their stack: the wait began before
- * the program was attached, or was not drawn. Returns a file descriptor, which the caller closes,
- * or -errno. Each read(), by any thread, returns whole records of KILN_SLEEPER_BYTES (struct
- * kiln_sleeper), 0 at the end. A thread is listed again until off_cpu_shown().
+ * Lists the threads that wait without a sample: the wait began before the program was attached, or
+ * its stack was not walked and it has lasted for KILN_SLEEP_SHOWN. Returns a file descriptor, which
+ * the caller closes, or -errno. Each read(), by any thread, returns whole records of
+ * KILN_SLEEPER_BYTES (struct kiln_sleeper), 0 at the end. A thread is listed again until
+ * off_cpu_shown().
  */
 int off_cpu_open_sleepers(struct off_cpu *o) _must_check_;
 /*

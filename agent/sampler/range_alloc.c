@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * First fit over a sorted array of free ranges; neighbours are joined. A queue holds what rests.
+ * First fit over a sorted array of free ranges; neighbours are joined. A queue holds the ranges
+ * that rest.
  * Some hundred tables and some thousand mapping sets live at once, so linear scans are cheap.
  */
 #include "agent/sampler/range_alloc.h"

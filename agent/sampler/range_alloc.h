@@ -20,7 +20,7 @@ DEFINE_CLEANUP(struct range_alloc *, range_alloc_free)
 /* The lowest fitting range. -ENOSPC when there is none (some may come back after their rest). */
 int range_alloc_get(struct range_alloc *a, uint32_t n, uint64_t now_ms, uint32_t *ret) _must_check_;
 void range_alloc_put(struct range_alloc *a, uint32_t at, uint32_t n, uint64_t now_ms);
-/* Takes back what range_alloc_get() gave when nobody has seen it: it needs no rest. */
+/* Frees, without a rest, a range of range_alloc_get() that no program could have read yet. */
 void range_alloc_cancel(struct range_alloc *a, uint32_t at, uint32_t n);
 /* Are all units of [AT, AT + N) that belong to A free: neither handed out nor at rest? */
 bool range_alloc_is_free(struct range_alloc *a, uint32_t at, uint32_t n, uint64_t now_ms);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A loss opens an epoch. Mapsets that were read before the epoch began are suspect; a set of
- * process ids tells which of their processes were looked at since. It is by process and not by
- * mapset because processes that fork share one, and each may have mapped something else.
+ * process ids tells which of their processes were looked at since. The set is by process and not by
+ * mapset because processes that fork share a mapset, and each may have mapped something else.
  */
 #include "agent/sampler/recheck.h"
 
@@ -23,7 +23,7 @@ struct recheck {
 	bool pending;		   /* a loss since the epoch began waits for the next one */
 	uint64_t pending_since_ns; /* notes since then were lost */
 	struct checked *checked;
-	uint64_t tokens, filled_ns; /* a token is one look, in units of 1 / NS_PER_SECOND */
+	uint64_t tokens, filled_ns; /* a recheck costs NS_PER_SECOND tokens */
 };
 
 int recheck_new(struct recheck **ret)

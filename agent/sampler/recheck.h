@@ -13,7 +13,7 @@
 enum {
 	RECHECKS_PER_SECOND = 200,
 	RECHECKS_AT_ONCE = 20,
-	RECHECK_WAIT_MIN_MS = 1000, /* from one loss that counts to the next, at first */
+	RECHECK_WAIT_MIN_MS = 1000, /* at first: losses within it count as one */
 	RECHECK_WAIT_MAX_MS = 16000,
 	RECHECK_PROCESSES_MAX = 16384, /* remembered as checked; others may be checked again */
 };

@@ -12,11 +12,11 @@
 #include <stdint.h>
 
 enum {
-	RUN_TIME_ON_MS = 250,	/* of each ... */
-	RUN_TIME_ALL_MS = 8000, /* ... so many, while it is sparing */
+	RUN_TIME_ON_MS = 250,	/* in sparing mode: how long the statistics are enabled ... */
+	RUN_TIME_ALL_MS = 8000, /* ... in each period of this length */
 };
 
-/* Both grow only. */
+/* Both only grow. */
 struct run_count {
 	uint64_t ns, runs;
 };

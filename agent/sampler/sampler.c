@@ -37,7 +37,7 @@ struct sampler {
 	int n_cpus;
 	uint32_t hz, target_tid;
 	uint32_t own_hz, own_off_cpu; /* of policy 0, as the options ask for them */
-	int stats_fd; /* while it is open the kernel counts what the programs cost */
+	int stats_fd; /* while it is open the kernel counts the programs' run time */
 	struct run_time run_time;
 	bool can_spare; /* this agent has enabled the counting, and can disable it */
 	uint64_t processes;
@@ -52,14 +52,14 @@ struct sampler {
 	void *labels_arg;
 	uint64_t drain_until_ns;	   /* CLOCK_MONOTONIC */
 	uint64_t maps_bytes, maps_read_ns; /* 0: never */
-	uint64_t walks, limited_ns;	   /* at sampler_limit_off_cpu(); 0: never */
+	uint64_t walks, limited_ns;	   /* at the last sampler_limit_off_cpu(); 0: never */
 };
 
 enum {
 	VERIFIER_LINES = 60, /* of its log's end, where the reason is */
 	OFF_CPU_SHIFT_MAX = 16,
-	LOOKS = 8, /* in so many calls each process is looked up in /proc once */
-	/* Of `processes`, read at once: more than one bucket of its hash table ever holds. */
+	LOOKS = 8, /* each process is looked up in /proc once in so many calls */
+	/* Entries of `processes` read at once: more than a bucket of its hash table ever holds. */
 	ENTRIES_AT_ONCE = 1024,
 };
 
@@ -201,7 +201,7 @@ static int map_memory(struct sampler *s, const struct sampler_options *o, struct
 			     &s->memory.mapping_shards);
 	if (r < 0)
 		return error_set(err, r, "cannot reserve addresses: %s", strerror(-r));
-	/* The first process that is met need not wait for a grace period. */
+	/* Done now, so that the first process that is met need not wait for a grace period. */
 	r = slab_back(s->memory.mapping_shards, 0, 1);
 	if (r < 0)
 		return error_set(err, r, "no memory for mappings: %s", strerror(-r));
@@ -285,7 +285,7 @@ static int on_record(void *arg, void *data, size_t size)
 	else if (size >= sizeof(*labels) && labels->type == KILN_RECORD_LABELS &&
 		 labels->size <= size && s->take_labels)
 		s->take_labels(labels, labels->size, s->labels_arg);
-	/* An error ends the drain behind this record. */
+	/* A negative result ends the drain after this record. */
 	return now_ns() < s->drain_until_ns ? 0 : -ECANCELED;
 }
 
@@ -351,7 +351,8 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 	s->ring = ring_buffer__new(bpf_map__fd(s->skel->maps.ring), on_record, s, NULL);
 	if (!s->ring)
 		return error_set(err, -errno, "cannot map the ring buffer: %m");
-	/* What the programs cost, for /metrics. Needs CAP_SYS_ADMIN on some kernels: do without. */
+	/* The programs' run time, for /metrics. Failure is no error: some kernels want
+	 * CAP_SYS_ADMIN for it. */
 	s->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
 	s->can_spare = s->stats_fd >= 0;
 	run_time_turn(&s->run_time, now_ns(), true);
@@ -638,7 +639,7 @@ int sampler_delete_cgroup_policy(struct sampler *s, uint64_t cgroup)
 	return 0;
 }
 
-/* EACH for every entry of `processes`; it may delete that entry. */
+/* Calls EACH for every entry of `processes`; EACH may delete that entry. */
 static int each_entry(struct sampler *s,
 		      void (*each)(void *arg, uint32_t tgid, const struct kiln_process *entry),
 		      void *arg)

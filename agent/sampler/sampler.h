@@ -87,9 +87,9 @@ void sampler_on_labels(struct sampler *s,
 		       void *arg);
 
 /*
- * Turns off-CPU sampling on or off: that of the waits of threads whose policy says so. It is first
- * turned on only after the kernel has verified a program, which takes some time. TAKE gets the ends
- * of those waits.
+ * Turns off-CPU sampling on or off: samples of the waits of threads whose policy asks for them. The
+ * first call that turns it on takes longer, because the kernel has to verify the program. TAKE gets
+ * the ends of those waits.
  */
 int sampler_set_off_cpu(struct sampler *s, bool on, struct error *err) _must_check_;
 void sampler_on_wait_end(struct sampler *s,
@@ -123,8 +123,8 @@ int sampler_set_rate(struct sampler *s, uint32_t hz) _must_check_;
 void sampler_set_detail(struct sampler *s, uint32_t less);
 int sampler_set_policy(struct sampler *s, uint32_t index,
 		       const struct kiln_policy *policy) _must_check_;
-/* The policy INDEX as it is, but with this rate, and with off-CPU walks reduced by the same factor
- * from what the options ask for. */
+/* Gives the policy INDEX the rate HZ, and reduces its off-CPU walks, which the options ask for, by
+ * the same factor. */
 int sampler_limit_policy(struct sampler *s, uint32_t index, uint32_t hz) _must_check_;
 /* The policy of every cgroup without one of its own; policy 0 at first. */
 void sampler_set_default_policy(struct sampler *s, uint32_t index);
@@ -153,19 +153,19 @@ int sampler_ignore_process(struct sampler *s, uint32_t tgid, uint64_t exec_id);
 
 struct sampler_stats {
 	uint64_t counts[KILN_STAT_COUNT];
-	/* Of all programs; 0 where the kernel does not count. Runs are of the sampling program.
-	 * Estimates while off-CPU is on (run_time.h). */
+	/* run_ns: CPU time of all programs; 0 where the kernel does not count it. runs: of the
+	 * sampling program. Both are estimates while off-CPU sampling is on (run_time.h). */
 	uint64_t run_ns, runs;
-	/* Memory of all maps. That of the slabs (unwind tables and mappings) follows need and is of
-	 * now, that of the others up to SAMPLER_MAPS_AGE_S old. */
+	/* map_bytes: memory of all maps. slab_bytes: the part of the slabs (unwind tables and
+	 * mappings), which is current; the part of other maps may be SAMPLER_MAPS_AGE_S old. */
 	uint64_t map_bytes, slab_bytes;
 	uint64_t processes; /* entries of `processes` at the last sampler_read_named() */
 };
 /* Limits the memory that unwind tables and mappings take together. No limit at first. */
 void sampler_limit_slabs(struct sampler *s, size_t bytes);
 /*
- * Do they take half of the limit or more? Then tables that are in use should be touched
- * (unwind_store_touch()).
+ * Do unwind tables and mappings take half of their limit or more? Then tables that are in use
+ * should be touched (unwind_store_touch()).
  */
 bool sampler_slabs_are_tight(const struct sampler *s);
 void sampler_read_stats(struct sampler *s, struct sampler_stats *ret);

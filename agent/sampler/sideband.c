@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One dummy event a CPU that is online, with a ring of its own. A CPU that goes offline takes its
- * event along (cpus.h); when it comes back it gets another one, and what it did meanwhile is a loss
- * of notes like any other. The record layouts are those of the kernel's
+ * One dummy event for each CPU that is online, with a ring of its own. The event ends when its CPU
+ * goes offline (cpus.h); when the CPU comes back it gets another one, and the notes of the time
+ * without an event count as lost. The record layouts are those of the kernel's
  * include/uapi/linux/perf_event.h. A record may wrap around the ring's end: its bytes are put
  * together in a buffer and read by a cursor.
  */
@@ -28,7 +28,7 @@ enum {
 	BUSY_MS = 10,		 /* between two readings while notes matter, or come fast */
 	BUILD_MS = 100,		 /* while all notes are of processes that nobody has sampled yet */
 	RECORD_MAX = 8192,
-	CLOCKS_DIFFER_NS = 10000000, /* perf's from CLOCK_MONOTONIC, at most */
+	CLOCKS_DIFFER_NS = 10000000, /* largest difference of perf's clock from CLOCK_MONOTONIC */
 };
 
 struct ring {
@@ -37,8 +37,8 @@ struct ring {
 	bool polling;
 	int fd; /* -1: the CPU is offline */
 	uint64_t opened_ns;
-	uint64_t enabled;		   /* for how long: see cpus_event_is_alive() */
-	uint64_t ended_ns;		   /* since when the CPU has no event, while it has none */
+	uint64_t enabled;		   /* the event's enabled time: see cpus_event_is_alive() */
+	uint64_t ended_ns;		   /* fd -1: since when the CPU has no event */
 	size_t pages;			   /* of data */
 	struct perf_event_mmap_page *page; /* NULL: there was no memory for a ring */
 	bool lost;			   /* in this reading */
@@ -87,8 +87,8 @@ static void unmap_ring(struct ring *r)
 	r->page = NULL;
 }
 
-/* The kernel makes a new ring when the old one is not mapped any more; what it would have noted
- * between the two is lost as well. */
+/* The kernel makes a new ring when the old one is not mapped any more; notes that would have come
+ * between the two are lost as well. */
 static void grow_ring(struct sideband *s, struct ring *r)
 {
 	if (r->pages >= RING_PAGES_MAX || s->grown_pages + r->pages > ALL_PAGES_MAX)
@@ -124,7 +124,8 @@ static void count_loss(struct sideband *s, struct ring *r)
 	r->lost_ms = MAX(now, 1U);
 }
 
-/* sample_id comes last: nothing but the time, as that is all we ask for. */
+/* The last 8 bytes of a record: its time. They are the sample_id, which has nothing else because
+ * sample_type asks for the time only. */
 static uint64_t last_u64(struct cursor *c, size_t size)
 {
 	cursor_seek(c, size - MIN(size, sizeof(uint64_t)));
@@ -197,7 +198,7 @@ static void drain_ring(struct sideband *s, struct ring *r)
 		/* Records are 8-byte aligned, so a header never wraps. */
 		memcpy(&size, data + ((tail + 6) & mask), sizeof(size));
 		if (size < 8 || size > head - tail)
-			break; /* cannot be: give the rest up */
+			break; /* malformed: skip the rest */
 		for (size_t i = 0; i < MIN(size, (size_t)RECORD_MAX); i += 8)
 			memcpy(s->record + i, data + ((tail + i) & mask), 8);
 		read_record(s, r, MIN(size, (size_t)RECORD_MAX));
@@ -351,7 +352,7 @@ static int watch_ring(struct sideband *s, struct ring *r)
 	return 0;
 }
 
-/* 1: CPU has a ring now, 0: it is offline. */
+/* Returns 1 if CPU has a ring now, 0 if it is offline, -errno. */
 static int open_ring(struct sideband *s, int cpu, struct error *err)
 {
 	struct ring *r = &s->rings[cpu];
@@ -407,7 +408,7 @@ int sideband_refresh(struct sideband *s, const char *online, struct error *err)
 int sideband_new(uv_loop_t *loop, const struct sideband_callbacks *callbacks, struct sideband **ret,
 		 struct error *err)
 {
-	/* Also those that are not there yet: they may be plugged in. */
+	/* All possible CPUs: those that are not there yet may be plugged in later. */
 	int cpus = MAX(libbpf_num_possible_cpus(), 1);
 	struct sideband *s = calloc(1, sizeof(*s));
 	int r = 0;

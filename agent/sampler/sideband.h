@@ -42,13 +42,14 @@ struct sideband_callbacks {
 struct sideband;
 int sideband_new(uv_loop_t *loop, const struct sideband_callbacks *callbacks, struct sideband **ret,
 		 struct error *err) _must_check_;
-/* The memory goes once the loop has closed its handles. Takes NULL, returns NULL. */
+/* The memory is freed once the loop has closed its handles. Takes NULL, returns NULL. */
 struct sideband *sideband_free(struct sideband *s);
 
 /*
- * Follows CPUs that went and came; to be called now and then. ONLINE: see cpus_read(), NULL:
- * CPUS_ONLINE. -errno: a CPU has no ring, it is tried again the next time.
+ * Closes the rings of CPUs that went offline and opens those of CPUs that came online; to be called
+ * now and then. ONLINE: the file for cpus_read(), NULL: CPUS_ONLINE. -errno: the ring of a CPU
+ * could not be opened; the next call tries again.
  */
 int sideband_refresh(struct sideband *s, const char *online, struct error *err) _must_check_;
-/* Reads what is there. To be called before samples are read. */
+/* Reads all notes in the rings. To be called before samples are read. */
 void sideband_drain(struct sideband *s);

@@ -15,15 +15,15 @@ struct slab_shape {
 	uint32_t element_bytes;	 /* value size of the inner arrays */
 	uint32_t shard_elements; /* their max_entries */
 	uint32_t unit_bytes;	 /* divides element_bytes */
-	uint32_t units;		 /* at most; rounded up to whole shards */
+	uint32_t units;		 /* of the whole slab; rounded up to whole shards */
 };
 
-/* What slabs may take together. Outlives them. */
+/* The memory that several slabs may take together. Outlives them. */
 struct slab_budget {
 	size_t limit, used; /* bytes; a limit below what is used takes nothing away */
 };
 
-/* What max_entries of the array of maps has to be. */
+/* The shards of a slab of this shape: the max_entries that its array of maps needs. */
 uint32_t slab_shards(const struct slab_shape *shape);
 /*
  * OUTER_FD: the array of maps, as loaded; it must have room for all shards. The slab uses it but
@@ -38,13 +38,13 @@ DEFINE_CLEANUP(struct slab *, slab_free)
 void *slab_memory(const struct slab *s);
 uint32_t slab_units(const struct slab *s);
 /*
- * Backs units [AT, AT + N) with memory, zeroed where it is new. New shards are waited for together,
- * a grace period of RCU (some 12 ms; each its own before Linux 6.8). -ENOSPC: beyond the slab or
- * its budget; -ENOMEM. A NULL slab is plain memory: always backed.
+ * Backs units [AT, AT + N) with memory, zeroed where it is new. Waits for one RCU grace period
+ * (about 12 ms) for all new shards together; before Linux 6.8, for one for each shard. -ENOSPC:
+ * beyond the slab or its budget; -ENOMEM. A NULL slab is plain memory: always backed.
  */
 int slab_back(struct slab *s, uint32_t at, uint32_t n) _must_check_;
 bool slab_is_backed(const struct slab *s, uint32_t unit);
 /* Gives back the memory of shards in which ROOM has nothing but free units; at most MAX of them. */
 void slab_trim(struct slab *s, struct range_alloc *room, uint64_t now_ms, uint32_t max);
-/* Of all shards. */
+/* The memory of the shards that exist. */
 size_t slab_bytes(const struct slab *s);

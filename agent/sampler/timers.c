@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPU clock events are used everywhere: a cycle counter would count at another rate than the period
- * that profiles tell.
+ * CPU clock events are used on every machine, although some have cycle counters: samples of those
+ * would not come at the period that profiles state.
  *
  * A change of the rate starts a timer anew (the kernel's perf_event_period()): the time since its
  * last hit would be lost, half a period on average. So that time is handed to the timer's next hit
@@ -154,9 +154,9 @@ static bool read_count(const struct timer *timer, uint64_t *ret)
 }
 
 /*
- * Waits until TIMER's next hit is not due within DUE_NS. Stopped at that very moment, a timer may
- * have hit or not, and its count does not tell which: a whole period would be lost or counted
- * twice. Short periods are not worth the wait.
+ * Waits until both the last and the next hit of TIMER are more than DUE_NS away. If a timer is
+ * stopped at the moment of a hit, its count does not tell whether it has hit: a whole period would
+ * be lost or counted twice. Short periods are not worth the wait.
  */
 static void wait_for_due_hit(const struct timer *timer, uint64_t period)
 {
@@ -190,7 +190,7 @@ static void carry_over(const struct timer *timer, struct kiln_cpu *c, uint64_t p
 {
 	uint64_t now = now_ns(), left = timer->left_ns + now - timer->stopped_ns;
 
-	/* What the timer has not handed over yet, because two changes were that close. */
+	/* The carry of an earlier change, if no hit has taken it yet. */
 	if (now < c->carry_until)
 		left += c->carry;
 	c->carry_until = now + period + MAX(period / 2, (uint64_t)LATE_NS);
@@ -219,8 +219,8 @@ int timers_set_rate(struct timers *t, uint32_t hz)
 		if (!timer->link)
 			continue;
 		if (hz) {
-			/* A thread's timer only runs while the thread does: what passed on
-			 * the clock says nothing of it. */
+			/* A thread's timer runs only while the thread does: the time since its
+			 * last hit cannot be told from the clock. */
 			if (timer->runs && !t->options.target_tid)
 				carry_over(timer, &t->options.cpus[cpu], period);
 			r |= ioctl(timer->fd, PERF_EVENT_IOC_PERIOD, &period);

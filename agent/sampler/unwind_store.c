@@ -2,7 +2,7 @@
 /*
  * The kernel reads `tables` and the slab while we write. A table is written first and its entry
  * published last, block count at the very end; a table that goes has its entry cleared first, then
- * the frame caches are made void by a new epoch, and its room rests before it is used again
+ * the rule caches are made void by a new epoch, and its room rests before it is used again
  * (range_alloc.h). Slot 0 of `tables` means "no file", slot 1 one whose content is not known yet;
  * the slab's first slot holds built-in rules.
  */
@@ -216,7 +216,7 @@ static int get_room(struct unwind_store *s, uint32_t n, uint64_t now_ms, uint32_
 		return r;
 	r = slab_back(s->memory.slab_shards, at, n);
 	if (r < 0) {
-		/* Whole shards that went free elsewhere may pay for the new ones. */
+		/* Removing shards that are free elsewhere may make room in the budget. */
 		unwind_store_trim(s, now_ms);
 		r = slab_back(s->memory.slab_shards, at, n);
 	}

@@ -15,17 +15,17 @@
 #include "agent/sampler/range_alloc.h"
 
 enum {
-	UNWIND_SLOT_UNKNOWN = 1,   /* in `tables` it never has a block: the walk asks for a table */
+	UNWIND_SLOT_UNKNOWN = 1,   /* never has a table: walks end with KILN_END_NO_TABLE */
 	UNWIND_KEEP_MS = 10000,	   /* a table that was used so lately is not evicted */
-	UNWIND_PATIENCE_MS = 5000, /* after a refusal nobody asks again for so long */
+	UNWIND_PATIENCE_MS = 5000, /* a refused table is not compiled again earlier */
 	UNWIND_TRIM_MAX = 2, /* shards that one trim gives back; each waits some milliseconds */
 };
 
 enum unwind_state {
-	UNWIND_NONE,   /* nobody asked yet */
+	UNWIND_NONE,   /* not asked for yet */
 	UNWIND_WANTED, /* being compiled */
 	UNWIND_LOADED,
-	UNWIND_REFUSED, /* all room is taken by tables in use: later, perhaps */
+	UNWIND_REFUSED, /* tables in use take all room: tried again after UNWIND_PATIENCE_MS */
 	UNWIND_FAILED,	/* cannot be compiled or does not fit: not tried again */
 };
 

@@ -22,7 +22,7 @@
 enum {
 	WALKERS_MAX = 32,
 	VERIFIER_LOG_BYTES = 1 << 20,
-	LOAD_COST_NS = 150000000, /* about, before one was loaded */
+	LOAD_COST_NS = 150000000, /* a guess, until one load was measured */
 };
 
 enum walker_state { WALKER_NONE, WALKER_LOADING, WALKER_LOADED, WALKER_FAILED };
@@ -85,7 +85,7 @@ struct walkers *walkers_free(struct walkers *s)
 	return NULL;
 }
 
-/* The verifier's last line but its statistics: the reason. LOG is changed. */
+/* The last line of the verifier's LOG except its statistics: why it refused. LOG is changed. */
 static const char *verifier_reason(char *log)
 {
 	const char *reason = "";

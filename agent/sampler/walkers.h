@@ -25,7 +25,7 @@ struct walker_object {
 /* The type that the programs of a set are loaded as: that of the program in which samples begin. */
 struct walker_kind {
 	const char *attach; /* of BPF_PROG_TYPE_TRACING: the tracepoint of BTF; else NULL */
-	unsigned int type;  /* enum bpf_prog_type; 0: as the object says, a perf event's */
+	unsigned int type;  /* enum bpf_prog_type; 0: that of the object file, perf_event */
 };
 
 struct walkers;
