@@ -28,7 +28,7 @@ DEFINE_CLEANUP(struct code_reader *, code_reader_free)
 /*
  * The walk of RECORD, by MAPSET, needs a rule for VADDR of IMAGE, whose table is loaded. Also
  * requests the words of the record's stack that look like return addresses into unread code of the
- * same mapping (that of the process's address PC). False: there will be no rule.
+ * mapping that has PC, the process's address of VADDR. False: there will be no rule.
  */
 bool code_reader_want(struct code_reader *r, struct stored_image *image, uint64_t vaddr,
 		      uint64_t pc, const struct mapset *mapset, const struct kiln_sample *record);

@@ -216,7 +216,7 @@ void intake_discover(struct intake *in, const struct kiln_sample *record, struct
 			take_known(in, record, process, NULL);
 		return;
 	}
-	/* An earlier sample of the same process may have obtained it in the meantime. */
+	/* An earlier sample of the same process may have obtained the right mapset since. */
 	now = mapset && discovery_holds(in->discovery, record, mapset)
 		  ? mapset
 		  : discovery_mapset(in->discovery, record);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel reports every new mapping of code (sideband.h). The program records what this means
- * for the mapset in force: `extended` (the process has more code than it), or an exchange (the
- * mapset is wrong from then on; the kernel forgets it at once). Changes during a reading are
- * recorded in `changed_ns`; the program is then read again.
+ * The kernel reports every new mapping of code (sideband.h). struct program records what this means
+ * for the mapset in force: `extended` (the process has code that the mapset lacks), or an exchange
+ * (the mapset is wrong from then on; it is taken out of the kernel at once). Changes during a
+ * reading are recorded in `changed_ns`; the program is then read again.
  *
  * Two checks make sure that a reading is of the right program: the reader checks the start time,
  * and an exec (`executed_ns`) between the sample that asked and the reading invalidates it.
@@ -23,10 +23,12 @@ enum {
 	EXCHANGE_READ_MS = 100, /* between two readings that were only caused by exchanges */
 	RETRY_MIN_MS = 1000,
 	RETRY_MAX_MS = 60000,
-	/* Longer than samples wait in the ring; UNRESOLVED: until after the next retry. */
+	/* How long a program is kept after its last use: longer than samples wait in the ring. An
+	 * UNRESOLVED one is kept until after its next retry. */
 	KEEP_MS = 5000,
 	EXCHANGES_KEPT = 8, /* of one program; each had a reading of its mappings in between */
-	/* After maps_query(), which does not find out whether the process publishes labels. */
+	/* When the maps are read once more after a reading by maps_query(), which does not find out
+	 * whether the process publishes labels. */
 	LOOK_AGAIN_MS = 2000,
 };
 #define NS_PER_MS 1000000ULL
@@ -67,8 +69,8 @@ struct program {
 	 * LOOK_AGAIN_MS. */
 	uint64_t look_ns;
 	bool looks;	     /* the current reading is that second one */
-	uint64_t sampled_ns; /* time of the last record that asked, */
-	uint32_t tid;	     /* and its thread */
+	uint64_t sampled_ns; /* time of the newest record of the program */
+	uint32_t tid;	     /* thread of the last record */
 	uint32_t parent;     /* this and the next two as in struct kiln_resume */
 	bool forked;
 	uint64_t parent_start;
@@ -361,7 +363,8 @@ static void finish(struct discovery *d, struct program *p, struct process_readin
 		if (has_executed(d, p, r->mapped_ns))
 			error = -ESRCH;
 	}
-	/* What the fork's parent executed since the fork does not belong to the fork. */
+	/* If the parent has executed another program since the fork, its mappings are not those of
+	 * the fork. */
 	if (r->mapped_ns && r->gone &&
 	    map_notes_may_have_executed(d->of.notes, r->maps_pid, monotonic_of(p->start_time),
 					r->mapped_ns))
@@ -431,8 +434,8 @@ static void on_drop(struct discovery_job *job)
 	free(r);
 }
 
-/* NOTED: mappings from the notes, see struct process_reading; it is taken. NULL: read them from
- * /proc. */
+/* Starts to read P. NOTED: its mappings from the notes (see struct process_reading), which this
+ * function takes over; NULL: they are read from /proc. */
 static int start_reading(struct discovery *d, struct program *p, bool without_mappings,
 			 struct maps *noted)
 {
@@ -566,8 +569,8 @@ static bool was_exchanged(const struct program *p, uint32_t mapset, uint64_t tim
 	return false;
 }
 
-/* Whether notes of mappings may have been lost since MAPSET was read: marks it as suspect, to be
- * checked. */
+/* If notes of mappings may have been lost since MAPSET was read, marks it as suspect, so that it is
+ * checked. Returns the program of RECORD; NULL if there is nothing to check. */
 static struct program *suspect(struct discovery *d, const struct kiln_sample *record,
 			       const struct mapset *mapset)
 {

@@ -8,7 +8,7 @@
  *   READING     a thread reads it; samples wait for the answer
  *   KNOWN       its mapset is in the kernel, or it never had one of its own (fork)
  *   UNRESOLVED  it cannot be read: the kernel sends short records; tried again with the next sample
- *               after a time that doubles
+ *               after an interval that doubles each time
  *
  * A program that is not in the table is known, and no change of it is pending. Owned by the loop
  * thread.
@@ -61,7 +61,8 @@ struct discovery_of {
 
 struct discovery;
 int discovery_new(const struct discovery_of *of, struct discovery **ret) _must_check_;
-/* Closes the handles on the loop. Returns how many threads hang and use images and proc_dirfd. */
+/* Closes the handles on the loop. Returns how many threads hang: they may still use images and
+ * proc_dirfd. */
 unsigned int discovery_stop(struct discovery *d);
 /* After discovery_stop(). */
 struct discovery *discovery_free(struct discovery *d);
@@ -74,8 +75,8 @@ bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
  * checked. */
 struct mapset *discovery_mapset(struct discovery *d, const struct kiln_sample *record);
 /*
- * Has the program of RECORD read. 0: an answer will come. -EAGAIN: no answer will come, the program
- * is unresolved; -ENOMEM.
+ * Has the program of RECORD read. WITHOUT_MAPPINGS: only its description, if its mapset is known
+ * already. 0: an answer will come. -EAGAIN: no answer will come, the program is unresolved; -ENOMEM.
  */
 int discovery_ask(struct discovery *d, const struct kiln_sample *record,
 		  bool without_mappings) _must_check_;
@@ -99,6 +100,7 @@ bool discovery_mapped(struct discovery *d, const struct sideband_mapping *mappin
  * is checked when it is sampled next (agent/sampler/recheck.h); its samples wait for that.
  */
 void discovery_lost(struct discovery *d, uint64_t since_ns);
+/* The process TGID has executed a program at TIME (CLOCK_MONOTONIC, ns). */
 void discovery_executed(struct discovery *d, uint32_t tgid, uint64_t time);
 
 /* Forgets programs for which nothing is pending. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sweep between windows: what has ended, and what was not sampled for a while, is forgotten,
+ * The sweep between windows: removes entries that have ended or were not sampled for a while, from
  * each store by its own rule.
  */
 #include "agent/window/intake_internal.h"
@@ -41,8 +41,8 @@ static void touch_tables(struct intake *in, const struct window *w)
 	}
 }
 
-/* The window before which entries are forgotten that are kept for KEEP_MS, as seen from window
- * NUMBER. */
+/* For entries that are kept for KEEP_MS: those last used before the window that this returns are
+ * removed at the end of window NUMBER. */
 static uint32_t forget_before(const struct intake *in, uint32_t number, uint64_t keep_ms)
 {
 	uint64_t interval = MAX(in->config->receiver.reporter_interval_ms, 1);

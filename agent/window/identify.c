@@ -2,11 +2,11 @@
 /*
  * Which samples of a window are exported, which wait and which are dropped.
  *
- * A sample may leave the node only when the operator has told a policy that allows it: the pod's
- * own, or the node's default for what is in no pod. A pod exists before the operator tells of it,
- * so its first samples are taken under the default policy; they are held until its policy comes,
+ * A sample may leave the node only when the operator has sent a policy that allows it: the pod's
+ * own, or the node's default for processes in no pod. A pod exists before the operator sends it, so
+ * its first samples are taken under the default policy; they are held until its policy comes,
  * POLICY_HOLD_WINDOWS windows at most. Samples of one stack share a count, which waits as long as
- * its oldest one.
+ * its oldest sample.
  *
  * A pod that has a policy may still lack a container's name, which the kubelet reports only once
  * the container runs: such samples wait one window, then go without the name.

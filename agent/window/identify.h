@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A window that closes: whose its samples are, and which of them may go out. Loop thread. */
+/* At the end of a window: finds the pod and container of each sample, and which samples may be
+ * exported. Loop thread. */
 #pragma once
 
 #include "agent/window/window.h"

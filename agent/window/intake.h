@@ -59,8 +59,8 @@ void intake_give_up(struct intake *in, struct window *w);
 void intake_warm(struct intake *in);
 /* Names of runtimes' frames, for the naming; lives as long as IN. */
 struct runtimes *intake_runtimes(const struct intake *in);
-/* What the memory budget and the memory_limiter ask for: first what can be found again is freed,
- * then new stacks are counted without frames. */
+/* What the memory budget and the memory_limiter ask for: first, entries that can be read again are
+ * freed; then new stacks are counted without frames. */
 enum memory_pressure {
 	PRESSURE_NONE,
 	PRESSURE_SOFT, /* keep only what the last window used */
@@ -68,8 +68,8 @@ enum memory_pressure {
 };
 void intake_set_pressure(struct intake *in, enum memory_pressure pressure);
 /*
- * Between windows, while no worker reads stacks: W was named and is done with. Forgets what has
- * ended, and what was not seen for a while.
+ * Between windows, while no worker reads stacks: W has been named. Removes entries that have ended,
+ * and entries that were not sampled for a while.
  */
 void intake_sweep(struct intake *in, const struct window *w);
 
@@ -80,6 +80,6 @@ struct intake_stats {
 	size_t waits;	     /* of threads that have not ended */
 	size_t name_bytes;   /* of runtimes' frames */
 	size_t label_bytes;  /* of sets of labels */
-	uint64_t unselected; /* samples that the process filter refused here */
+	uint64_t unselected; /* samples that the process filter refused in user space */
 };
 void intake_read_stats(const struct intake *in, struct intake_stats *ret);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct intake: what intake.c (beginning and end), records.c (a known sample's way), completion.c
- * (everything else) and forgetting.c share. Loop thread only.
+ * struct intake: the state that intake.c (beginning and end), records.c (samples of known
+ * processes), completion.c (all other samples) and forgetting.c share. Loop thread only.
  */
 #pragma once
 

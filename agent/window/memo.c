@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An array of entries and the index to find them; nothing is ever forgotten alone. */
+/* An array of entries and an index of it; single entries are never removed. */
 #include "agent/window/memo.h"
 
 enum { CAP_KEPT = 1024, ENTRIES_MAX = 1 << 24 };

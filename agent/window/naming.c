@@ -356,7 +356,7 @@ static const char *const end_names[KILN_END_COUNT] = {
 /* The name of the frame that says why a stack is cut; NULL: it is not. */
 static const char *end_name(const struct stack_key *key)
 {
-	/* As in the moment when a new program's first page is not in memory yet. */
+	/* This happens while the first page of a new program is not in memory yet. */
 	if (key->end == KILN_END_NONE && !key->n_kernel && !key->n_user)
 		return "[incomplete: no stack]";
 	return key->end < KILN_END_COUNT ? end_names[key->end] : NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct split: which batches are made of a window. Each receiver (a bit of a route) gets one batch
- * with all its samples; receivers that get the same samples share one. Pure; the naming worker's.
+ * with all its samples; receivers that get the same samples share one. Stateless; called by the
+ * naming worker.
  */
 #pragma once
 

@@ -235,9 +235,9 @@ static void renumber(struct table_compiler *c)
 }
 
 /*
- * A new table is there: the kernel should use it at once, because a stack whose walk is finished
- * from its copy ends at code that switches stacks (cgo). On a node with very many mappings it waits
- * for a tick.
+ * Called after a table was loaded. The kernel should use the table at once, because a walk that is
+ * finished from a copy of the stack ends at code that switches stacks (cgo). On a node with very
+ * many mappings, renumbering them waits for the next tick.
  */
 static void renumber_if_cheap(struct table_compiler *c)
 {
@@ -246,8 +246,8 @@ static void renumber_if_cheap(struct table_compiler *c)
 }
 
 /*
- * The image has a slot now. 0: no job makes its table yet; 1: one does or did, or the image can
- * have none.
+ * Gives the image of JOB, whose content is identified, a slot. Returns 0 if no job makes the slot's
+ * table yet; 1 if one does or did, or if no slot is free.
  */
 static int find_others(struct job *job)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of kernel functions from Linux 5.10 to 7.2, by their beginnings: what is behind them
- * differs from compiler to compiler. Small functions are inlined into their callers, so several
- * on the way to the scheduler stand for each cause.
+ * Prefixes of names of kernel functions from Linux 5.10 to 7.2: the ends of the names differ from
+ * compiler to compiler. Small functions are inlined into their callers, so each cause has several
+ * of the functions on the way to the scheduler.
  */
 #include "agent/window/wait_cause.h"
 

@@ -9,9 +9,9 @@
 #define WAIT_CAUSE_KEY "off_cpu.cause"
 
 /*
- * FUNCTION, a kernel function that a thread is blocked in: the cause, when it tells one; else NULL.
- * Asked from the leaf on, the first that tells one is right.
+ * The cause that FUNCTION, a kernel function in which a thread is blocked, stands for; NULL: none.
+ * The caller goes through the stack from the leaf on and takes the first cause.
  */
 const char *wait_cause_of_function(const char *function);
-/* What DETAIL, enum kiln_wait, says by itself; NULL: the functions have to be asked. */
+/* The cause that DETAIL (enum kiln_wait) stands for; NULL: the functions tell it. */
 const char *wait_cause_of_detail(uint8_t detail);

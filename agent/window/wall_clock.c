@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two clocks cannot be read at once: whoever is interrupted in between reads again, a few
- * times, and keeps the reading that took the shortest time.
+ * The two clocks cannot be read at the same instant, and the thread may be interrupted in between:
+ * if a reading takes more than SOON_NS, the clocks are read again, and the fastest of TRIES
+ * readings is used.
  */
 #include "agent/window/wall_clock.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct wall_clock: from the kernel's CLOCK_MONOTONIC to UNIX time. The distance between the two
- * changes when somebody sets the clock and while the machine is suspended, so it is read again at
- * each drain. One thread.
+ * struct wall_clock: converts the kernel's CLOCK_MONOTONIC to UNIX time. The distance between the
+ * two changes when somebody sets the clock and while the machine is suspended, so it is measured
+ * again at each drain. One thread.
  */
 #pragma once
 

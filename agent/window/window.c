@@ -75,7 +75,7 @@ void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 	w->start_unix_ns = start_unix_ns;
 }
 
-/* Adds N times TIME_UNIX_NS. */
+/* Appends TIME_UNIX_NS to the times of C, once for each of the N samples. */
 static int add_times(struct window *w, struct count *c, uint64_t time_unix_ns, uint64_t n)
 {
 	int r;
@@ -92,7 +92,7 @@ static int add_times(struct window *w, struct count *c, uint64_t time_unix_ns, u
 	return 0;
 }
 
-/* A new entry; from those kept for reuse while there are any. */
+/* Adds an entry for KEY, in memory of a spare entry if there is one. */
 static int add_count(struct window *w, const struct count_key *key, struct count **ret)
 {
 	struct count *c = w->spare;
