@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists are short: they are searched from one end. */
+/* Lists are short, so they are searched linearly. */
 #include "agent/labels/allow.h"
 
 #include <stdatomic.h>

@@ -24,6 +24,6 @@ bool label_allow_permits(const struct label_allow *a, const char *key);
 /* What a policy allows samples to export besides their stack. */
 struct sample_rules {
 	const struct label_allow *labels; /* NULL: no keys but the trace's */
-	bool timestamps;		  /* each sample its own time */
+	bool timestamps;		  /* each sample has its own time */
 };
 bool label_allow_equal(const struct label_allow *a, const char *const *keys, size_t n);

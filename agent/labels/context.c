@@ -66,7 +66,7 @@ static int add_key(struct label_context *ret, const struct cursor *name)
 	return 0;
 }
 
-/* ArrayValue {1 values {1 string_value}}: a value that is no string keeps its place. */
+/* ArrayValue {1 values {1 string_value}}. A value that is no string takes an index all the same. */
 static int read_keys(struct cursor array, struct label_context *ret)
 {
 	struct cursor value, text, name;
@@ -138,7 +138,7 @@ int label_context_parse(const void *data, size_t len, struct label_context *ret)
 /* ---- the process ------------------------------------------------------------------------------
  */
 
-/* Does LINE of /proc/PID/maps name a mapping that may be a context's? Its start. */
+/* Is LINE of /proc/PID/maps a mapping that may be a context? If so, *RET is its start address. */
 static bool read_line(const char *line, uint64_t *ret)
 {
 	static const char *const names[] = {"[anon_shmem:OTEL_CTX]", "[anon:OTEL_CTX]",

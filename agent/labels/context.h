@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * OpenTelemetry's process context (OTEP 4719), of which the names of a thread context's keys are
- * taken (OTEP 4947, threadlocal.attribute_key_map). All of it is foreign.
+ * OpenTelemetry's process context (OTEP 4719), which has the names of the keys in thread contexts
+ * (OTEP 4947, threadlocal.attribute_key_map). The process writes it, so it is not trusted.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 enum {
 	LABEL_CONTEXT_KEYS_MAX = 256, /* an index is one byte */
 	LABEL_CONTEXT_BYTES_MAX = 256 << 10,
-	LABEL_CONTEXT_MAPS_MAX = 4 << 20, /* of /proc/PID/maps that are read to find it */
+	LABEL_CONTEXT_MAPS_MAX = 4 << 20, /* bytes of /proc/PID/maps that are read to find it */
 };
 
 struct label_context {
@@ -20,10 +20,11 @@ struct label_context {
 };
 
 void label_context_done(struct label_context *c);
-/* The message ProcessContext. RET is empty when the schema of threads is not one that is known. */
+/* Parses the message ProcessContext. RET is empty if threadlocal.schema_version is not known. */
 int label_context_parse(const void *data, size_t len, struct label_context *ret) _must_check_;
 /*
- * That of the process TGID. -ENOENT: it has published none; -EAGAIN: it changes just now; -EBADMSG.
+ * Reads the context of the process TGID. -ENOENT: it has published none; -EAGAIN: it is changing
+ * the context; -EBADMSG: the context is malformed; -ESRCH: the process is gone.
  */
 int label_context_read(int proc_dirfd, uint32_t tgid, const struct target_memory *memory,
 		       struct label_context *ret) _must_check_;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A set of labels from the kernel's record, as keys and values. Pure; all of it is foreign. */
+/* Decodes a set of labels in the kernel's record into keys and values. Stateless; the labels come
+ * from the profiled process and are not trusted. */
 #pragma once
 
 #include "agent/labels/context.h"
@@ -22,8 +23,8 @@ struct label_list {
 
 /*
  * RECORD has SIZE bytes. CONTEXT has the names of OpenTelemetry's keys; NULL: none are known.
- * trace_id and span_id are lower-case hex, and there are both or none. -EBADMSG: what is there
- * makes no sense; RET has what came before.
+ * trace_id and span_id are lower-case hex, and there are both or none. -EBADMSG: RECORD is
+ * malformed; RET has the labels before the error.
  */
 int label_decode(const struct kiln_labels *record, size_t size, const struct label_context *context,
 		 struct label_list *ret) _must_check_;

@@ -37,7 +37,7 @@ struct go_image {
 	const struct layout *layout;
 };
 
-/* "go1.21.3" in TEXT: 0 when it is none. */
+/* The version in TEXT, such as "go1.21.3"; 0: there is none. */
 static uint32_t parse_version(const char *text, size_t len)
 {
 	char copy[32] = "";
@@ -139,7 +139,7 @@ static const struct layout *layout_of(uint32_t version)
 	return found && found->curg ? found : NULL;
 }
 
-/* Can the program set labels? And the function that tells where g is. */
+/* Can the program set labels? *RET_GETTER: the function whose code tells where g is; 0: none. */
 static bool find_functions(const struct image *image, uint64_t *ret_getter)
 {
 	_cleanup_(gopclntab_freep) struct gopclntab *t = NULL;

@@ -38,7 +38,7 @@ int label_sets_new(const struct target_source *source, struct label_sets **ret) 
 struct label_sets *label_sets_free(struct label_sets *s);
 DEFINE_CLEANUP(struct label_sets *, label_sets_free)
 
-/* RECORD has SIZE bytes. */
+/* Stores the set in RECORD, which has SIZE bytes. */
 void label_sets_take(struct label_sets *s, const struct kiln_labels *record, size_t size,
 		     uint64_t now_ns);
 /*

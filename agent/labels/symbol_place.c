@@ -11,7 +11,7 @@
 
 enum { RELOCATIONS_MAX = 1 << 22 };
 
-/* The symbol NAME, defined, in .dynsym: its number; 0: there is none. */
+/* The number of the symbol NAME in .dynsym, if the file defines it; 0: there is none. */
 static uint32_t find_symbol(const struct image *image, const char *name, Elf64_Sym *ret)
 {
 	const struct image_section *section = image_section(image, ".dynsym");
@@ -66,7 +66,7 @@ static bool find_relocation(const struct image *image, const struct image_sectio
 	return false;
 }
 
-/* Is it a program, rather than a library? Programs have an interpreter, or say so. */
+/* Is IMAGE a program, not a library? A program has a fixed address, an interpreter or DF_1_PIE. */
 static bool is_program(const struct image *image, bool has_interpreter)
 {
 	const struct image_section *section = image_section(image, ".dynamic");
@@ -89,7 +89,8 @@ static bool is_program(const struct image *image, bool has_interpreter)
 	return false;
 }
 
-/* The program's own block: below the thread pointer (x86-64), or behind 16 bytes above it. */
+/* Finds a variable in the program's TLS block, which is below the thread pointer (x86-64), or above
+ * it after 16 bytes (arm64). */
 static int find_in_program(const struct image *image, uint64_t value, struct thread_variable *ret)
 {
 	struct cursor c = cursor_of(image->data, image->size);

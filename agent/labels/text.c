@@ -2,8 +2,8 @@
 /* RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. Stateless. */
 #include "agent/labels/text.h"
 
-/* Bytes of the character that begins with LEAD; 0: none does. *RET_LOW, *RET_HIGH: of the second.
- */
+/* Bytes of the character that begins with LEAD; 0: none does. *RET_LOW, *RET_HIGH: the range of its
+ * second byte. */
 static size_t length_of(uint8_t lead, uint8_t *ret_low, uint8_t *ret_high)
 {
 	*ret_low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
@@ -17,7 +17,7 @@ static size_t length_of(uint8_t lead, uint8_t *ret_low, uint8_t *ret_high)
 	return lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
 }
 
-/* Of a character of N bytes those that are there and right, N when all are. */
+/* How many leading bytes of the character of N bytes at P are there and valid; N: all of them. */
 static size_t count_right(const uint8_t *p, size_t n, size_t left, uint8_t low, uint8_t high)
 {
 	size_t i;
