@@ -49,7 +49,7 @@ static void drop(struct cgroup_table *t, struct cgroup *c)
 	free(c);
 }
 
-/* ---- those of nobody ------------------------------------------------------------------------- */
+/* ---- cgroups of no pod and no container ------------------------------------------------------ */
 
 static struct other *find_other(const struct cgroup_table *t, uint64_t id)
 {
@@ -107,7 +107,7 @@ void cgroup_table_end_scan(struct cgroup_table *t, uint64_t now_ms)
 			o->removed_ms = MAX(now_ms, 1);
 }
 
-/* ---- those of pods and containers ------------------------------------------------------------ */
+/* ---- cgroups of pods and containers ---------------------------------------------------------- */
 
 struct cgroup_table *cgroup_table_free(struct cgroup_table *t)
 {

@@ -21,7 +21,7 @@ struct pod_cgroups {
 	char uid[40];	 /* as in struct container_identity: the manifest's hash for static pods */
 	uint32_t policy; /* for the caller's use; 0 at first */
 	uint32_t n;
-	struct cgroup *cgroups; /* by pod_next */
+	struct cgroup *cgroups; /* linked by pod_next */
 	UT_hash_handle hh;
 };
 
@@ -46,7 +46,8 @@ DEFINE_CLEANUP(struct cgroup_table *, cgroup_table_free)
  */
 int cgroup_table_add(struct cgroup_table *t, uint64_t id, const char *path,
 		     struct cgroup **ret) _must_check_;
-/* The cgroup can be found for another CGROUPS_KEEP_MS. NULL when it is not known. */
+/* Marks the cgroup ID as removed; it can be found for another CGROUPS_KEEP_MS. Returns it; NULL: it
+ * is not one of a pod or container. */
 struct cgroup *cgroup_table_remove(struct cgroup_table *t, uint64_t id, uint64_t now_ms);
 struct cgroup *cgroup_table_find(const struct cgroup_table *t, uint64_t id);
 /* Whether the cgroup belongs, or belonged a while ago, to no pod and no container. */
@@ -57,9 +58,9 @@ bool cgroup_table_is_other(const struct cgroup_table *t, uint64_t id);
 void cgroup_table_begin_scan(struct cgroup_table *t);
 void cgroup_table_end_scan(struct cgroup_table *t, uint64_t now_ms);
 struct pod_cgroups *cgroup_table_find_pod(const struct cgroup_table *t, const char *uid);
-/* Forgets what was removed long enough ago. */
+/* Forgets the cgroups that were removed CGROUPS_KEEP_MS ago or earlier. */
 void cgroup_table_sweep(struct cgroup_table *t, uint64_t now_ms);
 size_t cgroup_table_count(const struct cgroup_table *t);
-/* All of them, and all pods, for iteration: HASH_ITER over hh. */
+/* All cgroups of pods and containers, and all pods, for iteration: HASH_ITER over hh. */
 struct cgroup *cgroup_table_all(const struct cgroup_table *t);
 struct pod_cgroups *cgroup_table_pods(const struct cgroup_table *t);

@@ -7,8 +7,8 @@
  * hybrid, else the unified one. Other hierarchies have ids of their own, which may be the same
  * numbers.
  *
- * The agent may run in a cgroup namespace of its own, so the host's first process's view is tried
- * first.
+ * The agent may run in a cgroup namespace of its own, so the mount in the root directory of process
+ * 1 is tried first.
  */
 #include "agent/policy/cgroup_watch.h"
 
@@ -67,7 +67,7 @@ static bool lists_controller(struct cursor *line, const char *name)
 	return false;
 }
 
-/* The number of the hierarchy that has the memory controller; 0, the unified one, without any. */
+/* The number of the hierarchy that has the memory controller; 0 (the unified one) if none has. */
 static int memory_hierarchy(const char *text)
 {
 	struct cursor c = cursor_of(text, strlen(text)), line;
@@ -115,7 +115,7 @@ static int find_hierarchy(struct cgroup_watch *w, const struct cgroup_watch_opti
 	return r < 0 ? r : -ENOENT;
 }
 
-/* ---- looking --------------------------------------------------------------------------------- */
+/* ---- scans ----------------------------------------------------------------------------------- */
 
 struct scan {
 	struct cgroup_watch *watch;
@@ -172,7 +172,7 @@ static void scan(struct cgroup_watch *w)
 	w->callbacks.scan_ends(w->callbacks.arg);
 }
 
-/* ---- being told ------------------------------------------------------------------------------ */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static int on_event(void *arg, void *data, size_t size)
 {

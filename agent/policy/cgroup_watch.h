@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct cgroup_watch: tells of every cgroup of the hierarchy that policies go by: those that are
- * there, then each that is made or removed, as it happens. Owned by the loop thread.
+ * struct cgroup_watch: reports every cgroup of the hierarchy that policies refer to: first those
+ * that exist, then each that is made or removed, as it happens. Owned by the loop thread.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "lib/error.h"
 
 struct cgroup_watch_callbacks {
-	/* PATH: from the hierarchy's root on. May tell of a cgroup that is known already. */
+	/* PATH: from the hierarchy's root on. May report a cgroup that is known already. */
 	void (*made)(uint64_t id, const char *path, void *arg);
 	void (*removed)(uint64_t id, void *arg);
 	/* Around a scan of the whole hierarchy: a cgroup that made() does not name in between is

@@ -35,9 +35,9 @@ struct policies {
 	struct sample_rules rules[KILN_MAX_POLICIES];
 	bool export_untold;
 	bool limited;	    /* some policy has less than it asks for */
-	bool off_cpu;	    /* the kernel looks at switches */
+	bool off_cpu;	    /* off-CPU sampling is on */
 	bool refused;	    /* some policy has no slot */
-	policy_route route; /* NULL: nobody asks */
+	policy_route route; /* NULL: every route is 0 */
 	void *route_arg;
 	uint32_t default_index, rate;
 	uint64_t now_ms, lower_at_ms; /* 0: nothing to lower */

@@ -20,7 +20,7 @@
 enum {
 	/* Of the agent's own configuration, used until the operator has sent a default. */
 	POLICY_OWN,
-	POLICY_OFF, /* all that are disabled */
+	POLICY_OFF, /* of all disabled policies */
 	POLICY_FIRST,
 	/* An entry is reused when no window can hold samples of its former policy. */
 	POLICY_REUSE_WINDOWS = 6,
@@ -34,11 +34,11 @@ enum {
 /* The functions of the sampler that apply policies. Each returns 0 or a negative errno. */
 struct policy_kernel {
 	int (*set_policy)(void *arg, uint32_t index, const struct kiln_policy *policy);
-	int (*set_default)(void *arg, uint32_t index); /* for cgroups without one */
+	int (*set_default)(void *arg, uint32_t index); /* of cgroups without their own */
 	int (*set_cgroup)(void *arg, uint64_t cgroup, uint32_t index);
 	int (*delete_cgroup)(void *arg, uint64_t cgroup);
 	int (*set_rate)(void *arg, uint32_t hz); /* of the timers; 0: no sample is wanted */
-	int (*set_off_cpu)(void *arg, bool on);	 /* NULL: there is none */
+	int (*set_off_cpu)(void *arg, bool on);	 /* NULL: no off-CPU sampling */
 	void *arg;
 };
 
@@ -101,6 +101,7 @@ uint64_t policies_generation(const struct policies *p);
 void policies_limit(struct policies *p, uint32_t index, uint32_t hz);
 void policies_limits_end(struct policies *p);
 
+/* The rate of the timers, Hz. */
 uint32_t policies_rate(const struct policies *p);
 /* The pod and container of the cgroup ID; with empty ids if it belongs to neither. NULL: the cgroup
  * is not known. */

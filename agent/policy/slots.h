@@ -13,10 +13,10 @@ struct policy_slot {
 	uint32_t hz, tracers, off_cpu; /* as in struct kiln_policy */
 	uint32_t limit_hz;	       /* what the budget leaves of hz; 0: nothing */
 	uint32_t priority;	       /* the budget cuts the lowest first */
-	uint64_t born;		       /* order in which they came */
-	bool used;		       /* ever given out */
-	bool wanted;		       /* since the last begin */
-	bool live;		       /* wanted, or was at the last end */
+	uint64_t born;		       /* order of arrival */
+	bool used;		       /* has held a policy */
+	bool wanted;		       /* asked for since the last policy_slots_begin() */
+	bool live;		       /* wanted, or was at the last policy_slots_end() */
 	uint32_t retired_window;
 };
 
