@@ -76,7 +76,7 @@ bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
 struct mapset *discovery_mapset(struct discovery *d, const struct kiln_sample *record);
 /*
  * Has the program of RECORD read. WITHOUT_MAPPINGS: only its description, if its mapset is known
- * already. 0: an answer will come. -EAGAIN: no answer will come, the program is unresolved; -ENOMEM.
+ * already. 0: an answer will come. -EAGAIN: none will come, the program is unresolved; -ENOMEM.
  */
 int discovery_ask(struct discovery *d, const struct kiln_sample *record,
 		  bool without_mappings) _must_check_;
