@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who runs in a cgroup, from its path alone. docs/containers.md has the layouts and the rule;
+ * The pod and container of a cgroup, by its path. docs/containers.md has the layouts and the rule;
  * tests/data/cgroup/ has one line for each. Two scans of the path find everything:
  *
  *   pods: "pod" + UUID (with '-' or '_') or 32 hex digits, as a whole word   -> the last one counts
  *   ids:  64 hex digits as a whole word -> the first behind the pod counts, else the last of all
  *
  * A word ends where neither a letter nor a digit follows, so an id is never cut out of a longer
- * one. Monitors ("crio-conmon-ID") carry the id of a container that they are not part of: no id,
- * though their pod is right. No state, no allocation; any thread.
+ * one. The path of a monitor ("crio-conmon-ID") has the id of a container that the monitor is not
+ * part of: the id is ignored, the pod is not. No state, no allocation; any thread.
  */
 #include "agent/process/container.h"
 
@@ -177,7 +177,8 @@ static void find_monitor_runtime(const struct cursor *path, size_t from,
 			find_runtime(path, i, ret);
 }
 
-/* One path segment as the container's name; longer names than fit would not be unique when cut. */
+/* Takes a path segment as the container's name. Ignores a name that is too long: cut off, it would
+ * not be unique. */
 static bool take_name(const struct cursor *name, struct container_identity *ret)
 {
 	if (name->size == 0 || name->size >= sizeof(ret->container_id))

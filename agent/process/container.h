@@ -24,7 +24,7 @@ void container_parse_path(const char *path, struct container_identity *ret);
 void container_parse_cgroup(const char *text, size_t len, struct container_identity *ret);
 
 enum cgroup_mode { CGROUP_V1, CGROUP_HYBRID, CGROUP_V2 };
-/* By statfs of ROOT (usually /sys/fs/cgroup). */
+/* Detects the mode by statfs(2) of ROOT (usually /sys/fs/cgroup). */
 int cgroup_mode_detect(const char *root, enum cgroup_mode *ret) _must_check_;
 const char *cgroup_mode_name(enum cgroup_mode mode);
 /*

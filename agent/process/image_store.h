@@ -52,7 +52,7 @@ struct image_store *image_store_free(struct image_store *store);
 int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
 		    const struct map_entry *e, uint64_t now_ms,
 		    struct stored_image **ret) _must_check_;
-/* One more reference, by whoever has one. */
+/* Adds a reference; the caller must have one already. */
 void image_store_ref(struct stored_image *image);
 void image_store_put(struct image_store *store, struct stored_image *image, uint64_t now_ms);
 /* Frees the entries that image_store_get() has dropped to make room. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening the file behind a mapping of another process. Loop thread, any other too: no state. */
+/* Opens the file behind a mapping of another process. No state; any thread. */
 #pragma once
 
 #include "agent/process/maps.h"

@@ -5,7 +5,7 @@
  *   55d1c0a00000-55d1c0a45000 r-xp 0002f000 fd:01 1835421      /usr/bin/bash
  *
  * The path is the text of another process, so it may hold blanks, brackets and escapes; the kernel
- * writes a newline in it as \012 and nothing else escaped (fs/proc/task_mmu.c, show_map_vma). The
+ * writes a newline in it as \012 and escapes nothing else (fs/proc/task_mmu.c, show_map_vma). The
  * result is sorted and its ranges do not overlap, whatever the text says: lookups rely on it.
  * No state; any thread.
  */
@@ -20,7 +20,7 @@
 
 static const char deleted_suffix[] = " (deleted)";
 
-/* Files that only back anonymous memory: what runs there was made by the process itself. */
+/* Files that only back anonymous memory: code in them was made by the process itself. */
 static const char *const anonymous_files[] = {
     "/memfd:", "/dev/zero", "/SYSV", "/anon_hugepage", "//anon", "anon_inode:",
 };
@@ -83,7 +83,7 @@ static char *parse_path(struct cursor *line, bool *ret_deleted)
 
 enum line_result { LINE_MALFORMED, LINE_OTHER, LINE_EXECUTABLE };
 
-/* Everything before the path. Only executable lines have to be right to the end. */
+/* Parses the fields before the path; those after the permissions only if they say executable. */
 static enum line_result parse_fields(struct cursor *line, struct map_entry *ret)
 {
 	struct map_entry e = {0};
@@ -256,7 +256,7 @@ int maps_read(int proc_dirfd, uint32_t pid, struct maps *ret)
 	/* Kernel threads and processes that are about to end have an empty file. */
 	if (text.len == 0)
 		return -ESRCH;
-	/* The last line of a cut text may be a wrong one that looks right. */
+	/* The last line of a cut text may be incomplete and still look well-formed. */
 	while (cut && text.len > 0 && text.data[text.len - 1] != '\n')
 		text.len--;
 	r = maps_parse(text.data, text.len, ret);

@@ -2,7 +2,7 @@
 /*
  * Is the agent in a nested pid namespace (Kind's nodes, a Pod without hostPID)? In the machine's
  * first one /proc has all processes. In a nested one it has only the namespace's own, and under
- * other ids, so BPF has to know the namespace (bpf/kernel.h). Any thread.
+ * other ids, so BPF has to know the namespace (bpf/task_id.h). Any thread.
  */
 #pragma once
 

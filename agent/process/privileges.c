@@ -61,7 +61,7 @@ static int setting(const char *path)
 	return proc_file_read(AT_FDCWD, path, &text) == 0 && text.len > 0 ? atoi(text.data) : 99;
 }
 
-/* The kernel shows its addresses to everyone (kallsyms_show_value()). */
+/* Does the kernel show its addresses to everyone (kallsyms_show_value())? */
 static bool kernel_is_open(void)
 {
 	return setting("/proc/sys/kernel/kptr_restrict") == 0 &&
@@ -69,10 +69,10 @@ static bool kernel_is_open(void)
 }
 
 /*
- * Root is the owner of nearly every binary, and may read those without DAC_READ_SEARCH. Units that
- * were written for other profilers start theirs so: User=root with a bounding set of SYS_ADMIN,
- * PERFMON and SYS_PTRACE. With such a set kernel functions may have no names; the symbolizer warns
- * when it finds that the kernel hides their addresses.
+ * Is the capability CAP not needed here? Root is the owner of nearly every binary, and may read
+ * those without DAC_READ_SEARCH: systemd units of other profilers have User=root with a bounding
+ * set of SYS_ADMIN, PERFMON and SYS_PTRACE. With such a set kernel functions may have no names; the
+ * symbolizer warns when it finds that the kernel hides their addresses.
  */
 static bool is_dispensable(uint64_t effective, unsigned int cap)
 {

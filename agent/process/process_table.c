@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One hash table. The caller keeps entries alive by sampling them; the sweep runs only between
+ * One hash table. Each lookup for a sample keeps the entry for a while; the sweep runs only between
  * windows, when no worker holds an entry.
  *
  * When a pid was free once, a later process with that pid is another one, with another start time.

@@ -27,7 +27,7 @@ struct process {
 	bool ignored;	      /* by the process filter */
 	bool kernel_thread;
 	bool known;    /* /proc still had it when it was read */
-	bool unplaced; /* it is not known whose cgroup it was in; it may be a pod's */
+	bool unplaced; /* its cgroup is not known; it may be one of a pod */
 	bool ended;    /* its pid was free, or another's, by the last sweep */
 	/* The window in which it was identified last, and the result: the index of its identity
 	 * there (0: none), and how much is known. */

@@ -117,7 +117,7 @@ static int read_stat(int dirfd, struct stat_fields *ret)
 	return text_number(&c, 10, &ret->start_ticks) ? 0 : -EINVAL;
 }
 
-/* Takes PATH. */
+/* Sets INFO's executable to PATH, and takes over PATH. */
 static int set_executable(struct process_info *info, char *path)
 {
 	static const char deleted[] = " (deleted)";

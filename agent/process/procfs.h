@@ -44,7 +44,7 @@ int process_open(int proc_dirfd, uint32_t pid, int *ret) _must_check_;
 bool process_is_there(int process_dirfd);
 void process_info_done(struct process_info *info);
 
-/* The resources of the agent itself and of the host, for attributes: each allocated or NULL. */
+/* Attributes of the host. All but host_arch() are allocated; NULL: not known. */
 char *host_name(void);	     /* host.name */
 char *host_id(void);	     /* host.id: /etc/machine-id */
 const char *host_arch(void); /* host.arch: amd64, arm64 */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any thread. A filesystem that is not listed is taken for a local one: reads of it end. */
+/* Any thread. A filesystem that is not listed counts as local: reads of it do not hang. */
 #include "agent/process/remote_file.h"
 
 #include <linux/magic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files on filesystems that get their bytes from a server or another process, and wait for ever
- * when it does not answer. For threads that may hang.
+ * Remote files: those on filesystems that get their bytes from a server or another process, and
+ * wait for ever when it does not answer. For threads that may hang.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One entry of 8 bytes a page: bit 63, in memory; bit 62, in swap. Any thread. */
+/* pagemap has an entry of 8 bytes for each page. Bit 63: in memory; bit 62: in swap. Any thread. */
 #include "agent/process/resident.h"
 
 #include <fcntl.h>

@@ -8,6 +8,5 @@
 
 #include "lib/base.h"
 
-/* All pages of LEN bytes at ADDRESS are in memory or in swap. False too when that cannot be told.
- */
+/* Are all pages of the LEN bytes at ADDRESS in memory or in swap? False if that is not known. */
 bool memory_is_resident(int proc_dirfd, uint32_t tgid, uint64_t address, size_t len);
