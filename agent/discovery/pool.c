@@ -26,7 +26,7 @@ enum {
 	CHECKS_PER_DEADLINE = 4,
 };
 
-/* Not a part of the pool: libuv closes the handles after the loop has left the pool. */
+/* Not a part of the pool: libuv closes the handles after discovery_pool_free() has returned. */
 struct handles {
 	struct loop_wake ran;
 	uv_timer_t check; /* for late jobs, while jobs run */
@@ -140,7 +140,7 @@ static void *work(void *arg)
 		p->idle--;
 	}
 	p->threads--;
-	/* `handles` is NULL when the loop has left. */
+	/* `handles` is NULL after discovery_pool_free(). */
 	last = p->closed && !p->threads && !p->handles;
 	pthread_cond_broadcast(&p->left);
 	pthread_mutex_unlock(&p->mutex);
@@ -206,7 +206,8 @@ static struct discovery_job *next_late(struct discovery_pool *p, uint64_t now)
 			break;
 	if (job) {
 		job->state = DISCOVERY_LATE;
-		/* The last ones are not replaced: then the pool has no thread left. */
+		/* The threads of late jobs beyond late_max are not replaced: once all hang, the
+		 * pool runs no more jobs. */
 		p->late++;
 		metric_add(M_DISCOVERY_LATE, 1);
 		metric_set(M_DISCOVERY_THREADS_LATE, p->late);
@@ -430,7 +431,8 @@ static void drop_all(struct discovery_pool *p, struct discovery_job **list)
 	}
 }
 
-/* With the mutex. Until every thread has left that does not hang, a deadline at most. */
+/* With the mutex. Waits, for one deadline at most, until every thread that does not hang has ended.
+ */
 static void wait_for_threads(struct discovery_pool *p)
 {
 	uint64_t until = now_ms() + p->options.deadline_ms;

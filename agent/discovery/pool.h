@@ -69,8 +69,8 @@ int discovery_pool_new(const struct discovery_options *options,
 		       struct discovery_pool **ret) _must_check_;
 /*
  * Begins and delivers no more jobs. Closes the handles on the loop, which has to run once more.
- * Waits for jobs that are not late. Returns the number of threads that still hang in late jobs:
- * what those use may not be freed. The last of those threads frees the pool itself.
+ * Waits for jobs that are not late. Returns the number of threads that still hang in late jobs: the
+ * data that those use may not be freed. The last of those threads frees the pool itself.
  */
 unsigned int discovery_pool_free(struct discovery_pool *pool);
 

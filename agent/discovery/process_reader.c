@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of reading: first the mappings, because the process may be gone in a moment; then who
- * it is, so that samples of a process whose files hang are at least its own; then the files, one
- * device after the other. /proc/PID stays open meanwhile: as long as its process exists, no other
+ * The order of reading: first the mappings, because the process may be gone in a moment; then its
+ * description, so that samples of a process whose files hang are at least attributed to it; then
+ * the files that it maps. /proc/PID stays open meanwhile: as long as its process exists, no other
  * process can have the pid.
  */
 #include "agent/discovery/process_reader.h"
@@ -121,7 +121,7 @@ static int read_mappings(struct process_reading *r)
 		return e;
 	e = read_maps_of(r, r->tid);
 	r->maps_pid = r->tid;
-	/* The thread was one of the process all the while. */
+	/* If the thread is still one of the process, the mappings are the process's. */
 	return e < 0 || is_thread(r) ? e : -ESRCH;
 }
 
