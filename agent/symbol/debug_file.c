@@ -3,8 +3,8 @@
  * Where distributions put symbols: GDB's manual, "Debugging Information in Separate Files" and
  * "MiniDebugInfo", describes the places and the checksum (CRC-32 as in zlib).
  *
- * A process's root is foreign ground: files in it are opened through root_file.h, and are only
- * parsed. What was found belongs to the image only if the build id or the checksum says so. Any
+ * Files in a process's root are not trusted: they are opened through root_file.h, and only parsed.
+ * A file that was found belongs to the image only if the build id or the checksum is right. Any
  * thread.
  */
 #include "agent/symbol/debug_file.h"

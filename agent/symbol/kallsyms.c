@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The file has no sizes: a function ends where the next symbol starts. Non-text symbols after a
- * text symbol (_etext is followed by read-only data) leave a gap entry, so that what was loaded
- * later than the table is not taken for the last function before it.
+ * text symbol (_etext is followed by read-only data) leave a gap entry, so that code that is loaded
+ * after the table was read is not taken for the last function before it.
  *
  * The file is read through one buffer of 64 KiB; what stays is 12 bytes a function and one blob of
  * names, in which a module's functions have a flag in the offset and the module's number before the

@@ -20,7 +20,7 @@ enum {
 struct kernel_symbols {
 	char *path;
 	struct kallsyms *table, *retired;
-	uint64_t read_ms, retry_ms; /* when it was read; how long a miss waits from then on */
+	uint64_t read_ms, retry_ms; /* when it was read; after how long a miss reads it again */
 	bool tried, warned;
 };
 

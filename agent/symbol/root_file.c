@@ -21,7 +21,7 @@ int root_open(const char *root)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Takes FD. */
+/* Returns FD if it is a regular file; else closes it and returns a negative errno. */
 static int only_regular(int fd)
 {
 	_cleanup_close_ int file = fd;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening files as a process sees them, without being led out of its root: symbolic links, absolute
- * ones too, and ".." are resolved inside of it.
+ * Opens files as a process sees them, and none outside of its root: symbolic links, absolute ones
+ * too, and ".." are resolved inside of it.
  */
 #pragma once
 

@@ -248,7 +248,8 @@ int symbolize_image(struct symbolizer *s, struct image *image, const struct proc
 	const struct frame *frame;
 	int r = -ESTALE;
 
-	/* Another file of this content, then this one by itself. */
+	/* After -ESTALE, the next try uses a table made from another file of this content, or from
+	 * this file alone. */
 	for (int tries = 0; r == -ESTALE && tries < 3; tries++)
 		r = find_frame(s, image, root, vaddr, &frame);
 	if (r == -E2BIG || r == -ESTALE) { /* keep the frame, without a name */

@@ -443,9 +443,8 @@ void table_cache_drop(struct table_cache *c, struct table *t)
  */
 
 /*
- * How many references to the image of T its tables hold, those of other debug files, too: each
- * table one, one more by its Go table, and by its ELF table one for each string table of the image
- * that holds names.
+ * How many references all tables of T's image hold to that image: each table one, its Go table one
+ * more, and its ELF table one for each string table of the image that holds names.
  */
 static int own_references(const struct table *t)
 {

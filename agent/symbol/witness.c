@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory images cannot change, and have no file to ask. */
+/* Images in memory are not checked: they cannot change, and have no file for stat(). */
 #include "agent/symbol/witness.h"
 
 static bool is_same(const struct stat *a, const struct stat *b)
