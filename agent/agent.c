@@ -121,7 +121,7 @@ static int start_handles(struct agent *a, struct error *err)
 {
 	const struct config *c = a->config;
 	uint64_t interval = c->receiver.reporter_interval_ms;
-	/* Whoever opened the page is waiting for it to show something. */
+	/* With the live page, the first window is short: somebody waits for it to show data. */
 	uint64_t first = c->live.enabled ? MIN(interval, (uint64_t)LIVE_FIRST_WINDOW_MS) : interval;
 	int r = 0;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct agent: what agent.c (the start), rotation.c (windows), shutdown.c (the end) and
- * agent_metrics.c share. Loop thread only, but for what a window's worker has while it is busy.
+ * agent_metrics.c share. Loop thread only, except the members that the naming worker uses while
+ * naming_busy is set.
  */
 #pragma once
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the agent says of itself: is it ready, and what its parts have counted. Loop thread only. */
+/* For the health extension: whether the agent is ready, and the counters of its parts. Loop thread
+ * only. */
 #include "agent/agent_internal.h"
 #include "agent/probes/metrics.h"
 

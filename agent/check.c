@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * --check: loads and attaches the BPF programs as a real start does, asks the receivers, and stops.
- * The result is a table for people to read; scripts use the exit code. A failure has its row, and
- * the table goes on with what can be told all the same; the first failure is the result.
+ * The result is a table for people to read; scripts use the exit code. A failure gets a row, and
+ * the table goes on with the checks that are still possible; the first failure is the result.
  */
 #include "agent/agent.h"
 
@@ -63,7 +63,7 @@ static void put_off_cpu(struct buf *out, const struct config *c)
 {
 	double walks = c->receiver.off_cpu_threshold * 1000;
 
-	/* An operator says it for each pod. */
+	/* With an operator, the policy of each pod sets this. */
 	if (walks > 0 && !c->processors.node_stream.enabled)
 		buf_printf(out, ROW "%.3g stacks for each second that a thread waits\n", "off-CPU",
 			   walks);
@@ -119,8 +119,8 @@ static void put_pods(struct buf *out, const struct operator_config *o)
 		buf_printf(out, "names and policies come from %s\n", o->snapshot_file);
 }
 
-/* An empty request does not tell which generation a receiver reads: that shows with the first full
- * one. */
+/* An empty request does not tell which generation a receiver reads: only the first request with
+ * samples does. */
 static void put_generation(struct buf *out, const char *wanted)
 {
 	if (!wanted || streq(wanted, "auto"))

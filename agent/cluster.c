@@ -83,7 +83,7 @@ static int kernel_set_off_cpu(void *arg, bool on)
 	return r;
 }
 
-/* ---- news ------------------------------------------------------------------------------------ */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void on_settled(void *arg)
 {
@@ -165,8 +165,8 @@ static int connect_operator(struct cluster *c, const struct pod_events *events,
 	return 0;
 }
 
-/* The agent works without a usable snapshot; it only knows no pods until the operator sends
- * them. */
+/* Without an operator, pods come from the snapshot file. The agent also works if the file cannot be
+ * used: then it knows no pods. */
 static int read_snapshot(struct cluster *c, const struct pod_events *events, struct error *err)
 {
 	const char *path = c->config->processors.node_stream.snapshot_file;

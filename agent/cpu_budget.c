@@ -4,8 +4,8 @@
  * time of the BPF programs that the kernel measures. That measurement costs two clock reads for
  * each run, about 40 ns where a sample takes 5,000 ns: less than the error of any estimate. While
  * off-CPU profiling is on, a part of the run time is estimated instead (agent/sampler/run_time.h).
- * The workers' share is the difference between process and loop thread, so no thread has to be
- * known.
+ * The workers' share is the difference between process and loop thread, so it needs no list of
+ * threads.
  */
 #include "agent/cpu_budget.h"
 
@@ -135,7 +135,7 @@ static void apply_policies(struct cpu_budget *b)
 	metric_set(M_BUDGET_POLICIES_LEFT_OUT, n_out);
 }
 
-/* ---- what people are told -------------------------------------------------------------------- */
+/* ---- log and metrics ------------------------------------------------------------------------- */
 
 static void log_turn(struct cpu_budget *b, int64_t now_s)
 {

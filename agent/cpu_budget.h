@@ -28,7 +28,7 @@ int cpu_budget_new(const struct cpu_budget_options *options, struct cpu_budget *
 void cpu_budget_stop(struct cpu_budget *b);
 struct cpu_budget *cpu_budget_free(struct cpu_budget *b);
 
-/* Sampling begins. */
+/* Begins to measure and to limit, when sampling begins. -EIO: no timer. */
 int cpu_budget_start(struct cpu_budget *b) _must_check_;
 /* Changes the budget to CPU, in millionths of all CPUs; 0: no limit. */
 void cpu_budget_set_cpu(struct cpu_budget *b, uint32_t cpu);

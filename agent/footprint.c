@@ -36,7 +36,8 @@ static int trim_object(struct dl_phdr_info *object, size_t size, void *arg)
 		const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
 		uintptr_t start = object->dlpi_addr + segment->p_vaddr, end;
 
-		/* A text relocation would have written to a read-only segment: name none is. */
+		/* Objects with text relocations, whose changes to read-only segments would be lost,
+		 * are not expected. */
 		if (segment->p_type != PT_LOAD || segment->p_flags & PF_W)
 			continue;
 		end = start + segment->p_filesz;
@@ -65,8 +66,8 @@ void footprint_decay(void)
 
 /*
  * Pages by /proc/self/statm (proc(5)): in memory, and how many of them are of files or shared.
- * False: not to be had. The file stays open: to open it costs more than to read it, and it is read
- * each second.
+ * False: the file cannot be read. It stays open: to open it costs more than to read it, and it is
+ * read each second.
  */
 static bool read_pages(unsigned long long *ret_resident, unsigned long long *ret_shared)
 {

@@ -13,7 +13,8 @@ void footprint_raise_files(void);
  * what the allocator holds in reserve. What is needed after all comes back with the next access.
  */
 void footprint_trim(void);
-/* Gives back what was freed a while ago: threads that allocate no more would keep it. */
+/* Gives back memory that was freed a while ago: threads that do not allocate any more would keep it
+ * otherwise. */
 void footprint_decay(void);
 /* Its anonymous memory in bytes, without mapped BPF arrays; 0 when it cannot be told. This and the
  * next one: one thread at a time. */

@@ -24,8 +24,8 @@
 #define WORKERS_MIN   0.25 /* workers may always use this much, */
 #define WORKERS_BRAKE 0.05 /* ... or this much while slow_workers is set */
 #define ALARM	      2.0  /* a single tick that costs this much is acted on at once */
-/* What the last 10 s may have cost before workers get the least (SLOW_WORKERS), and then rates too
- * (BRAKE): */
+/* Cost of the last 10 s above which workers get WORKERS_BRAKE (SLOW_WORKERS), and above which all
+ * rates become the lowest (BRAKE): */
 #define SLOW_WORKERS  0.85
 #define BRAKE	      1.0
 #define RELEASE	      0.1  /* ... until the cost is lower by this */

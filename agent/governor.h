@@ -50,7 +50,7 @@ struct governor_cost {
 	uint64_t sampling; /* follows the rates at once: BPF programs, the loop's thread */
 	uint64_t windows;  /* the loop's work at the end of windows: comes in bursts */
 	uint64_t workers;  /* all other threads */
-	uint64_t reserve;  /* CPU time that work which cannot be divided waits for; 0: none waits */
+	uint64_t reserve;  /* needed by indivisible work that waits to begin; 0: none waits */
 };
 
 struct governor {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ending: stop sampling, drain, wait for the tables that samples lack, name the last window, flush
- * the exporters, close every handle. Each step begins when the one before is done: whoever may have
- * done it calls agent_advance(). Loop thread only.
+ * the exporters, close every handle. Each step begins when the one before is done: all code that
+ * may complete a step calls agent_advance(). Loop thread only.
  */
 #include "agent/agent_internal.h"
 
