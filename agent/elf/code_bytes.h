@@ -38,7 +38,7 @@ static inline bool code_bytes_decode(const struct code_bytes *b, uint64_t vaddr,
 bool code_sets_frame(const struct code_bytes *b, uint64_t vaddr);
 /* Is there an entry mark at VADDR, as targets of indirect calls have: endbr64, bti? */
 bool code_is_entry(const struct code_bytes *b, uint64_t vaddr);
-/* Is there a trap instruction at VADDR, as linkers fill gaps with? */
+/* Is there a trap instruction at VADDR, like those with which linkers fill gaps? */
 bool code_is_trap(const struct code_bytes *b, uint64_t vaddr);
 /* The number of traps that lie directly before VADDR, counted up to CODE_TRAPS_BETWEEN. */
 unsigned int code_traps_before(const struct code_bytes *b, uint64_t vaddr);

@@ -9,7 +9,7 @@
 
 enum {
 	SCAN_MAX = 8 << 20, /* bytes of uncovered code that are searched for patterns */
-	GAP_MIN = 16,	    /* shorter ones are padding */
+	GAP_MIN = 16,	    /* bytes; shorter gaps are padding */
 };
 
 void code_finder_add(struct code_finder *f, uint64_t start, uint64_t end,

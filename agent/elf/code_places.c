@@ -24,10 +24,10 @@ enum {
 	ALIGN = ARCH_CODE_ALIGN,
 	/* Bytes around a place that get an INVALID rule when its function is not found */
 	UNKNOWN = 16,
-	STARTS_MAX = 64,	   /* that are tried for one place */
-	FUNCTIONS_MAX = 64,	   /* that are followed from one start */
+	STARTS_MAX = 64,	   /* possible starts tried for one place */
+	FUNCTIONS_MAX = 64,	   /* functions followed from one start */
 	STEPS_PER_PLACE = 1 << 16, /* instructions */
-	STEPS_TO_LOOK = 16,	   /* that every place costs at least: the search */
+	STEPS_TO_LOOK = 16,	   /* the least that a place costs: its search */
 	INSTRUCTION_MAX = 15,	   /* bytes */
 };
 

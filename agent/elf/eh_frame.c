@@ -36,7 +36,7 @@ enum { /* DW_EH_PE_*: LSB 5, "DWARF Exception Header Encoding" */
 
 enum {
 	DEBUG_FRAME_MAX = 256 << 20,
-	EH_FRAME_MAX = 256 << 20, /* a section may claim any size: a file has holes */
+	EH_FRAME_MAX = 256 << 20, /* bytes; in a sparse file a section may have any size */
 };
 
 /* ---- encoded pointers -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ enum go_kind {
 	GO_SWITCHES,  /* changes stacks; fp leads to the caller across them */
 	GO_WRITES_SP, /* any other function that loads SP; fp leads to the caller if it was saved */
 	GO_LEAVES,    /* does not return once SP is loaded */
-	GO_LOSES,     /* returns, but no rule can express how once SP is loaded */
+	GO_LOSES,     /* returns, but once SP is loaded no rule can express how */
 	GO_TRAMPOLINE,
 };
 
