@@ -139,7 +139,7 @@ int dotnet_metadata_parameters(const struct dotnet_metadata *d, const struct tar
 int dotnet_metadata_method(const struct dotnet_metadata *d, const struct target_memory *memory,
 			   uint32_t method, uint32_t *ret_name) _must_check_;
 
-/* ---- arguments of what is generic (generics.c) ------------------------------------------------
+/* ---- type arguments (generics.c) --------------------------------------------------------------
  */
 
 /* Reads the type arguments of the MethodTable TABLE: TypeHandles, those of its outer types first.

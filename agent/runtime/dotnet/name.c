@@ -68,7 +68,7 @@ static const struct dotnet_metadata *find_metadata(struct dotnet_process *p,
 	return oldest->has_metadata ? &oldest->metadata : NULL;
 }
 
-/* ---- what C# makes ----------------------------------------------------------------------------
+/* ---- names that the C# compiler makes ---------------------------------------------------------
  */
 
 /* If the compiler has made NAME, as "<Main>b__0", returns the length of the method's name between

@@ -4,7 +4,7 @@
  * docs/unwinding/dotnet.md has the sources of all this.
  *
  * Compiled code has unwind information of its own, in the process's memory. What it says of a pc
- * becomes a rule (struct kiln_rule) in the frame cache, so that the step is exact wherever the code
+ * becomes a rule (struct kiln_rule) in the rule cache, so that the step is exact wherever the code
  * was interrupted.
  *
  * A cached rule is enough for code that never moves and is never freed: code compiled ahead of
@@ -24,7 +24,7 @@
 #define DOTNET_RULE_CODE(rule)	   ((uint32_t)(rule)->deref_off >> 5 & 3)
 #define DOTNET_RULE_DISTANCE(rule) ((uint32_t)(rule)->deref_off >> 7 & DOTNET_FAR)
 #define DOTNET_RULE_COOKIE(rule)   ((uint32_t)(rule)->deref_off >> 25)
-#define DOTNET_FAR		   0x3ffffU /* or more, or not valid the next time */
+#define DOTNET_FAR		   0x3ffffU /* a larger distance, or a rule for this step only */
 
 enum { DOTNET_FRAMES_A_CALL = 16 };
 

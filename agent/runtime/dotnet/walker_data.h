@@ -72,7 +72,7 @@ struct kiln_dotnet {
 	uint16_t module_r2r; /* Module: ReadyToRunInfo */
 	uint16_t functions;  /* ReadyToRunInfo: RUNTIME_FUNCTIONs, and their number behind that */
 	uint16_t header_method; /* RealCodeHeader: MethodDesc */
-	/* RealCodeHeader: number of RUNTIME_FUNCTIONs, and these 4 bytes on */
+	/* RealCodeHeader: number of RUNTIME_FUNCTIONs (4 bytes); the array follows it */
 	uint16_t header_infos;
 	uint16_t dynamic_name; /* DynamicMethodDesc: m_pszMethodName */
 	uint16_t pad[3];

@@ -84,7 +84,7 @@ static int read_heaps(const struct hotspot_layout *l, const struct target_memory
 	return r;
 }
 
-/* ---- the machine's counters -------------------------------------------------------------------
+/* ---- the JVM's counters -----------------------------------------------------------------------
  */
 
 /*
@@ -119,7 +119,7 @@ static uint64_t find_unloads(const struct hotspot_layout *l, const struct target
 	return 0;
 }
 
-/* ---- what the kernel is told ------------------------------------------------------------------
+/* ---- the walker's data ------------------------------------------------------------------------
  */
 
 static bool fits(int32_t offset, int32_t bytes)

@@ -16,8 +16,8 @@ enum {
 	SCOPES_MAX = 1 << 24, /* bytes */
 	SCOPE_HEAD = 16,      /* three numbers of at most 5 bytes */
 	METADATA_MAX = 1 << 20,
-	STRAIGHT_BYTES = 1024, /* bytes of code that are looked at behind a leaf ... */
-	BEFORE_BYTES = 512,    /* ... and before it */
+	STRAIGHT_BYTES = 1024, /* bytes of code checked for jumps behind a leaf's pc */
+	BEFORE_BYTES = 512,    /* bytes of code checked for jumps before a leaf's pc */
 	INSN_BYTES = 16,
 	WAYS_MAX = 16,	   /* paths from a leaf that are followed */
 	WAY_BYTES = 512,   /* bytes of a path that are followed */

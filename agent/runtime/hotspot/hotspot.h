@@ -15,7 +15,7 @@
 #include "agent/runtime/runtime.h"
 #include "lib/cursor.h"
 
-/* ---- the machine's tables (layout.c) ----------------------------------------------------------
+/* ---- the JVM's tables (layout.c) --------------------------------------------------------------
  */
 
 #define HOTSPOT_NO_FIELD (-1)
@@ -114,7 +114,7 @@ int hotspot_layout_read(const struct hotspot_image *image, uint64_t bias,
  */
 int hotspot_layout_check(const struct hotspot_layout *l, struct error *err) _must_check_;
 
-/* ---- the machine's own code (stubs.c) --------------------------------------------------------
+/* ---- the JVM's own code (stubs.c) -------------------------------------------------------------
  */
 
 enum { HOTSPOT_PIECES = 16384 };

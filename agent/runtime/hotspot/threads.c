@@ -24,7 +24,7 @@
 
 enum {
 	THREADS_MAX = 8192,
-	LIST_MIN_MS = 1000, /* between two readings of the list; longer while they are in vain */
+	LIST_MIN_MS = 1000, /* between two readings of the list; doubled if a thread is missing */
 	LIST_MAX_MS = 30000,
 	LEARN_MAX = 16,	    /* searches for the layout that may fail */
 	OBJECT_BYTES = 160, /* bytes of a Thread that are searched */
@@ -59,7 +59,7 @@ static uint64_t word_at(const struct target_memory *m, uint64_t address, int64_t
 	return hotspot_read(m, address, offset, &v, sizeof(v)) < 0 ? 0 : v;
 }
 
-/* ---- the machine's list of threads ------------------------------------------------------------
+/* ---- the JVM's list of threads ----------------------------------------------------------------
  */
 
 static int by_id(const void *a, const void *b)

@@ -5,7 +5,7 @@
  *
  * One call walks on for as long as frames lie in the code cache. User space has made rules for the
  * JVM's own code (stubs, the interpreter). For compiled code the walker keeps a rule for the pc in
- * the frame cache: the size of the frame, where the blob begins, and the lower bits of its compile
+ * the rule cache: the size of the frame, where the blob begins, and the lower bits of its compile
  * id. The id is read each time, because freed code is replaced by other code within seconds; no id
  * is given twice. The registers of the leaf and the bytes around its pc tell whether its frame is
  * there, not built yet, or already gone.

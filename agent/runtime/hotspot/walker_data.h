@@ -81,7 +81,7 @@ KILN_ASSERT_SIZE(kiln_hotspot, 160);
 /*
  * rule.deref_off of code in the code cache has, from its lowest bit on, 5 bits
  * KILN_RUNTIME_HOTSPOT, 3 bits enum kiln_hotspot_code, and flags. User space gives rules to the
- * JVM's own code. The walker makes the rules of compiled code, and keeps them in the frame cache:
+ * JVM's own code. The walker makes the rules of compiled code, and keeps them in the rule cache:
  * instead of flags they have 18 bits how far back the blob begins, in units of 64 bytes, and bits
  * 21..16 of the compile id; bits 15..0 of it are in rule.extra_off.
  */

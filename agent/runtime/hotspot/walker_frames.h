@@ -239,7 +239,7 @@ KILN_INLINE int hotspot_id(struct kiln_walk *w, uint64_t blob, uint32_t *ret)
 }
 
 /*
- * Emits the frame of the nmethod that RULE, in the frame cache, was made for, and steps to its
+ * Emits the frame of the nmethod that RULE, from the rule cache, was made for, and steps to its
  * caller. HOTSPOT_NOTHING: other code lies there by now.
  */
 KILN_INLINE int hotspot_known(struct kiln_walk *w, const struct kiln_rule *rule, uint64_t pc)
@@ -255,7 +255,7 @@ KILN_INLINE int hotspot_known(struct kiln_walk *w, const struct kiln_rule *rule,
 	return hotspot_pop(w, w->regs.sp + (uint32_t)rule->cfa_off, 1);
 }
 
-/* Keeps the rule for PC, which is in the nmethod at BLOB and no leaf, in the frame cache. */
+/* Stores a rule for PC, a return address minus 1 in the nmethod at BLOB, in the rule cache. */
 KILN_INLINE void hotspot_keep(struct kiln_walk *w, uint64_t pc, uint64_t blob, uint32_t id,
 			      uint32_t frame)
 {
@@ -280,8 +280,8 @@ KILN_INLINE void hotspot_keep(struct kiln_walk *w, uint64_t pc, uint64_t blob, u
 	};
 }
 
-/* Is PC the deoptimization handler of BLOB, whose address is at FIELD? Frames that were given up
- * return to it. */
+/* Is PC the deoptimization handler of BLOB, whose address is at FIELD? Deoptimized frames return
+ * to it. */
 KILN_INLINE int hotspot_is_handler(const struct kiln_hotspot *v, uint64_t blob, uint32_t field,
 				   uint64_t pc)
 {
@@ -295,7 +295,7 @@ KILN_INLINE int hotspot_is_handler(const struct kiln_hotspot *v, uint64_t blob, 
 	return !env_read(&offset, 4, blob + field) && offset > 0 && blob + (uint32_t)offset == pc;
 }
 
-/* Returns the pc that the current frame, of BLOB, had before it was given up; 0: it was not. */
+/* Returns the pc that the current frame, of BLOB, had before it was deoptimized; 0: it was not. */
 KILN_GLOBAL uint64_t hotspot_given_up(uint32_t slot, uint64_t blob)
 {
 	struct kiln_walk *w = env_walk(slot);
@@ -391,7 +391,7 @@ KILN_GLOBAL int hotspot_find_cookie(uint32_t slot, uint64_t method, uint64_t cod
 }
 
 /*
- * Puts the cookie of METHOD into the cursor. Non-zero: it is no method. The frame cache keeps it,
+ * Puts the cookie of METHOD into the cursor. Non-zero: it is no method. The rule cache keeps it,
  * at the method's address, for as long as no class is unloaded and the method has the same
  * ConstMethod.
  */

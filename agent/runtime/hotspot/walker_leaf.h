@@ -25,8 +25,8 @@ enum hotspot_life {
 };
 
 enum {
-	HOTSPOT_BYTES_BEFORE = 16, /* of code that are looked at before ... */
-	HOTSPOT_BYTES_AFTER = 112, /* ... and from the program counter on */
+	HOTSPOT_BYTES_BEFORE = 16, /* bytes of code read before the program counter */
+	HOTSPOT_BYTES_AFTER = 112, /* bytes of code read from the program counter on */
 	HOTSPOT_PROLOGUE_MAX = 96,
 	HOTSPOT_TAIL_MAX = 10, /* instructions between the end of a frame and the return */
 	HOTSPOT_TAIL_RETURN = 32,

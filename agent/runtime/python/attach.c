@@ -113,7 +113,7 @@ static int fill_kernel(struct attachment *a, struct error *err)
 	return 0;
 }
 
-/* ---- the state that runs ----------------------------------------------------------------------
+/* ---- the running thread's state ---------------------------------------------------------------
  */
 
 static void find_running(struct attachment *a)
@@ -136,7 +136,7 @@ static void find_running(struct attachment *a)
 	k->flags |= KILN_PYTHON_HAS_TLS;
 }
 
-/* ---- the state of PyGILState ------------------------------------------------------------------
+/* ---- the thread state of PyGILState -----------------------------------------------------------
  */
 
 static void read_key(struct attachment *a)

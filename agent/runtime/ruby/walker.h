@@ -34,7 +34,7 @@ enum ruby_state {
 	RUBY_OVER = 2,	     /* there is no context, or it makes no sense */
 	RUBY_SHOWN = 4,	     /* the group of the current rb_vm_exec() was emitted */
 	RUBY_LEAF = 8,	     /* the next frame's program counter is in r14 */
-	RUBY_NOT_SAID = 16,  /* ... is not known: JIT code does not keep it up to date */
+	RUBY_NOT_SAID = 16,  /* the next frame's pc is unknown: JIT code does not update it */
 	RUBY_EVALUATED = 32, /* the current frame's code is that of a string, or lies in it */
 };
 

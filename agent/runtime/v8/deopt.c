@@ -335,10 +335,7 @@ int v8_deopt_index(const struct v8_heap *h, uint64_t table, uint32_t offset, uin
 			 left = small_int(&c, pc);
 
 		cursor_skip(&c, 1 + registers);
-		/*
-		 * INDEX and LEFT are stored plus 1; 0: none. A frame of code that V8 has given up
-		 * returns to LEFT.
-		 */
+		/* INDEX and LEFT are stored plus 1; 0: none. Deoptimized frames return to LEFT. */
 		if (index && (at == offset || left == offset + 1)) {
 			*ret = index - 1;
 			return 0;

@@ -11,8 +11,8 @@
  * Maglev's code are taken from the deoptimization data: by the safepoint of the call where there is
  * one, else by a check of the inlined function that the code is in.
  *
- * When V8 gives up code that is on the stack, it changes the return address to the exit at which
- * the code is left. The deoptimization data tells which call that was.
+ * When V8 deoptimizes code that is on the stack, it changes the return address to the address of a
+ * deoptimization exit. The deoptimization data tells which call the exit belongs to.
  *
  * Loop thread; keeps nothing.
  *
@@ -255,7 +255,7 @@ size_t v8_optimized_places(const struct v8_heap *h, const struct v8_code *code,
 		s.table = 0;
 	if (v8_deopt_init(&d, h, opcodes, s.deopt) < 0)
 		return table_places(&s, ret, &id);
-	/* V8 has given up this code: the return address is the exit that the call was given. */
+	/* V8 has deoptimized this code: the return address is the call's deoptimization exit. */
 	if (returns && v8_deopt_exit(&d, offset + 1LL, &index) == 0 &&
 	    v8_deopt_is_call(&d, index)) {
 		if (!code->maglev)

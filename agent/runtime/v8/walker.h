@@ -31,11 +31,11 @@ enum {
 	V8_TAG = 1, /* lowest two bits of a pointer; the low 32 bits of a small integer are 0 */
 	V8_TAG_MASK = 3,
 	/* Distances below the frame pointer, bytes. */
-	V8_FP_CONTEXT = 8, /* or type << 1 */
+	V8_FP_CONTEXT = 8, /* the context, or the frame's type << 1 */
 	V8_FP_FUNCTION = 16,
 	V8_FP_BYTECODE_OFFSET = 40,
-	V8_CODE_BEFORE = 16,   /* bytes of code that are looked at before ... */
-	V8_CODE_AFTER = 48,    /* ... and from the program counter on */
+	V8_CODE_BEFORE = 16,   /* bytes of code read before the program counter */
+	V8_CODE_AFTER = 48,    /* bytes of code read from the program counter on */
 	V8_LEAF_ARGUMENTS = 2, /* DWARF number of rcx: how many arguments, while they are dropped */
 	V8_LEAF_FUNCTION = 5,  /* DWARF number of rdi: the function, when it is entered */
 };
