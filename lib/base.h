@@ -135,7 +135,7 @@ static inline uint64_t mix64(uint64_t h)
 	return h;
 }
 
-/* The 128 bits of A * B, folded. */
+/* The upper 64 bits of the product A * B, XORed with the lower 64 bits. */
 static inline uint64_t fold_multiply(uint64_t a, uint64_t b)
 {
 	__extension__ typedef unsigned __int128 u128;
@@ -145,10 +145,11 @@ static inline uint64_t fold_multiply(uint64_t a, uint64_t b)
 }
 
 /*
- * For hash tables whose keys are long: four words cost two multiplications that do not wait for
- * each other, hash_bytes() takes eight that do. Whoever chooses the words and does not know SEED
- * cannot make keys collide. The folded product is that of wyhash (public domain, Wang Yi); the
- * constants are digits of the square roots of 2, 3, 5 and 7.
+ * Hashes N words, for hash tables with long keys. Four words take two multiplications, which the
+ * CPU can run in parallel; hash_bytes() takes eight, one after the other. SEED should be secret
+ * where others choose the words, so that they cannot choose keys that collide. fold_multiply() is
+ * taken from wyhash (public domain, Wang Yi); the constants are digits of the square roots of 2, 3,
+ * 5 and 7.
  */
 static inline uint64_t hash_words(const uint64_t *words, size_t n, uint64_t seed)
 {

@@ -68,7 +68,7 @@ void client_socket_again(struct client_socket *s, const char *words)
 {
 	char line[CLIENT_SOCKET_WORDS_MAX];
 
-	(void)!snprintf(line, sizeof(line), "%s: %s", s->address, words); /* the front tells */
+	(void)!snprintf(line, sizeof(line), "%s: %s", s->address, words); /* cut when too long */
 	hang_up(s);
 	s->phase = SOCKET_DIALS;
 	s->since_ms = uv_now(s->loop);

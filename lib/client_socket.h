@@ -22,7 +22,7 @@ enum { CLIENT_SOCKET_STEP_MS = 20000, CLIENT_SOCKET_WORDS_MAX = 512 };
 
 struct client_socket_options { /* all of it outlives the socket */
 	const struct grpc_target *target;
-	const struct tls_options *tls; /* read when the target is not plaintext */
+	const struct tls_options *tls; /* not used when the target is plaintext */
 	const char *protocol;	       /* ALPN: the peer has to choose it */
 };
 
@@ -37,7 +37,7 @@ struct client_socket_events {
 	void *arg;
 };
 
-/* -EINVAL with words when the settings cannot work; -ENOMEM. */
+/* -EINVAL: the settings cannot work, ERR says why; -ENOMEM. */
 int client_socket_new(const struct client_socket_options *options, uv_loop_t *loop,
 		      const struct client_socket_events *events, struct client_socket **ret,
 		      struct error *err) _must_check_;

@@ -34,7 +34,7 @@ enum {
 	 * (ssl/record/rec_layer_s3.c, 3.0). */
 	AHEAD_BYTES = 32 << 10,
 	ROUNDS_MAX = 64,
-	/* That tell_readable() reports at most; a pool that reads ahead has one or two. */
+	/* The most sockets that tell_readable() reports; a pool that reads ahead has one or two. */
 	SOCKETS_MAX = 8,
 	REST_RECORDS = 4,
 	REST_MS = 2,
@@ -144,7 +144,7 @@ static void tell_finished(struct curl_loop *l)
 		if (m->msg != CURLMSG_DONE)
 			continue;
 		t = NULL;
-		code = m->data.result; /* the message goes with the handle */
+		code = m->data.result; /* M is invalid once take_out() has removed the handle */
 		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
 		take_out(l, t);
 		t->done(t, code);

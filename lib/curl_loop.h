@@ -42,7 +42,7 @@ struct curl_loop *curl_loop_free(struct curl_loop *l);
  * connections through a proxy that speaks TLS itself. Without OpenSSL below curl this does nothing.
  */
 void curl_loop_read_ahead(struct curl_loop *l, struct curl_transfer *t);
-/* done() comes later, from the loop. -ENOMEM: it never will. */
+/* done() is called later, from the loop. -ENOMEM: it is not called. */
 int curl_loop_add(struct curl_loop *l, struct curl_transfer *t) _must_check_;
 /* dropped() comes from inside this call, or as soon as curl returns. */
 void curl_loop_drop(struct curl_loop *l, struct curl_transfer *t);

@@ -89,7 +89,7 @@ static void add_words(struct dial *d, const char *where, const char *words)
 {
 	size_t n = strlen(d->words);
 
-	/* What does not fit is left out. */
+	/* The text is cut when it is too long. */
 	(void)!snprintf(d->words + n, sizeof(d->words) - n, "%s%s%s%s", n ? "; " : "", where,
 			*where ? ": " : "", words);
 }
@@ -214,7 +214,7 @@ static void on_next(uv_timer_t *timer)
 /* ---- addresses ---------------------------------------------------------------------------------
  */
 
-/* Makes room for N, of which the caller fills in addresses. */
+/* Allocates N attempts; the caller fills in their addresses. */
 static int make_attempts(struct dial *d, size_t n)
 {
 	d->attempts = calloc(n, sizeof(*d->attempts));

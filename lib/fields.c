@@ -202,7 +202,7 @@ static int unknown_key(struct fields *f, const struct yaml_node *node, const str
 	return fields_error(f, node, "unknown key");
 }
 
-/* What was given, unless it must not be shown. */
+/* The value as the user wrote it, for a message; not that of a secret row. */
 static struct quoted shown(const struct yaml_node *node, const struct field *row)
 {
 	if (row->secret)

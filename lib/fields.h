@@ -26,13 +26,13 @@ enum field_type {
 	FIELD_U64,
 	FIELD_DOUBLE,
 	FIELD_STRING,	   /* char *, freed and replaced */
-	FIELD_DURATION_MS, /* uint64_t; a rest below 1 ms counts as 1 ms */
+	FIELD_DURATION_MS, /* uint64_t; a part of a ms is rounded up */
 	FIELD_SIZE,	   /* uint64_t bytes: "64MiB" */
 	FIELD_CHOICE,	   /* char *, one of `choices` */
 	FIELD_MAP,	   /* `rows` into the struct at `offset` */
 	FIELD_CUSTOM,	   /* `decode` */
-	FIELD_IGNORED,	   /* known elsewhere; one warning with `note` */
-	FIELD_QUIET,	   /* known, nothing to do, nothing to say */
+	FIELD_IGNORED,	   /* has no effect here: logs a warning, `note` if there is one */
+	FIELD_QUIET,	   /* ignored without a warning */
 };
 
 struct fields;
@@ -59,7 +59,7 @@ struct fields {
 	size_t path_len; /* length of the path without the cut */
 };
 
-/* Appends ".KEY" to the path; returns what fields_leave() takes to go back. */
+/* Appends ".KEY" to the path; returns the MARK with which fields_leave() removes it again. */
 size_t fields_enter(struct fields *f, const char *key);
 void fields_leave(struct fields *f, size_t mark);
 

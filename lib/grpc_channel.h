@@ -6,7 +6,7 @@
  *   grpc_channel.c      struct grpc_channel: settings, calls that wait, time
  *   grpc_headers.c      the fields that every request begins with
  *   grpc_connection.c   struct grpc_connection: one peer, bytes and frames of HTTP/2
- *   grpc_response.c     what HTTP/2 tells of a call: nghttp2's callbacks
+ *   grpc_response.c     nghttp2's callbacks for responses: headers, message bytes, end of streams
  *   grpc_call.c         struct grpc_call: messages, and how it ends
  */
 #pragma once
@@ -24,7 +24,8 @@ enum {
 	CONNECTION_READ = 16 << 10,
 	CONNECTION_READS = 4, /* per turn of the loop, so that other work gets its turn */
 	CONNECTION_WRITE = 2 * ((16 << 10) + 9), /* two of nghttp2's largest frames */
-	HEADERS_MAX = 16 << 10, /* bytes of an answer's header list, 32 for each field (RFC 9113) */
+	/* Bytes of a response's header list: names, values and 32 a field (RFC 9113 §6.5.2). */
+	HEADERS_MAX = 16 << 10,
 	CALL_WORDS_MAX = CLIENT_SOCKET_WORDS_MAX,
 };
 
@@ -207,10 +208,10 @@ int grpc_callbacks_new(nghttp2_session_callbacks **ret) _must_check_;
 /* ---- grpc_headers.c ----------------------------------------------------------------------------
  */
 
-/* Fields of OPTIONS' headers and the user agent into CH. -EINVAL with words, -ENOMEM. */
+/* Makes the header fields that all requests of CH have, from OPTIONS. -EINVAL, -ENOMEM. */
 int grpc_headers_new(struct grpc_channel *ch, const struct grpc_client_options *options,
 		     struct error *err) _must_check_;
 void grpc_headers_free(struct grpc_channel *ch);
-/* Submits the request of CALL: its id, or a negative number of nghttp2. */
+/* Submits the request of CALL. Returns its stream id, or a negative error code of nghttp2. */
 int32_t grpc_headers_submit(struct grpc_connection *c, struct grpc_call *call,
 			    const nghttp2_data_provider *data) _must_check_;

@@ -71,7 +71,7 @@ int grpc_client_call(struct grpc_client *client, const char *method, const void 
 		     bool gzipped, uint64_t timeout_ms,
 		     void (*done)(const struct grpc_answer *answer, void *arg), void *arg,
 		     struct grpc_unary **ret) _must_check_;
-/* There is a connection that the next call can use; otherwise that call opens one. */
+/* False: the next call has to open a connection first. */
 bool grpc_client_connected(const struct grpc_client *client);
 /* DONE comes soon, with RPC_CANCELLED or with the answer if that came first. False: it is certain
  * that no server has acted on the call, see `connected`. */

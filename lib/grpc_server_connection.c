@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <utlist.h>
 
-enum { ROUNDS = 4 /* reads at once, so that others have their turn */, PING_STRIKES = 2 };
+enum { ROUNDS = 4 /* reads a turn, so that other connections get theirs */, PING_STRIKES = 2 };
 enum { KEEPALIVE_TIMEOUT_MS = 20000 };
 
 /* ---- sending --------------------------------------------------------------------------------- */

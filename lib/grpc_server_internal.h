@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What grpc_server.c (the server's life), grpc_server_connection.c (bytes and time of one
- * connection), grpc_server_request.c (what HTTP/2 says of a stream) and grpc_server_stream.c
- * (messages and the status of one stream) share. Loop thread only, but for stream_server.joining.
+ * Shared by grpc_server.c (the server's life), grpc_server_connection.c (bytes and time limits of
+ * one connection), grpc_server_request.c (nghttp2's callbacks for requests) and
+ * grpc_server_stream.c (messages and the status of one stream). Loop thread only, except
+ * stream_server.joining.
  */
 #pragma once
 
@@ -18,7 +19,8 @@ enum {
 	CONNECTION_READ = 16 << 10,
 	/* Two of nghttp2's largest frames. */
 	CONNECTION_WRITE = 2 * ((16 << 10) + 9),
-	HEADERS_MAX = 16 << 10, /* bytes of a request's header list, 32 for each field (RFC 9113) */
+	/* Bytes of a request's header list: names, values and 32 a field (RFC 9113 §6.5.2). */
+	HEADERS_MAX = 16 << 10,
 	STATUS_TEXT_MAX = 512,
 };
 
@@ -65,9 +67,9 @@ struct server_connection {
 	unsigned int n_streams;
 	uint8_t *rest; /* bytes that the socket has not taken yet; NULL: none */
 	size_t rest_at, rest_len;
-	uint64_t heard_ms, idle_ms; /* when it sent something last; when its last stream ended */
+	uint64_t heard_ms, idle_ms; /* when the peer last sent bytes; when its last stream ended */
 	uint64_t pinged_ms;	    /* 0: no ping waits for its answer */
-	uint64_t peer_ping_ms;
+	uint64_t peer_ping_ms; /* when the peer last pinged; 0: its next ping may come at once */
 	unsigned int ping_strikes;
 	bool due, failed; /* failed: the connection cannot go on */
 };
@@ -82,13 +84,13 @@ struct stream_server {
 	struct server_connection *connections;
 	struct server_connection *due, *due_last; /* connections that have work */
 	uv_timer_t sweep;
-	uv_idle_t run; /* while any is due */
+	uv_idle_t run; /* active while a connection has work */
 	uv_async_t wake;
 	unsigned int open_handles;
 	uint8_t in[CONNECTION_READ], out[CONNECTION_WRITE];
 	size_t out_len;
 
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* guards the members below */
 	int *joining;	      /* connections that wait for the loop */
 	size_t n_joining, joining_max;
 };

@@ -7,9 +7,9 @@
 
 #include "lib/base.h"
 
-enum { GZIP_FAST = 1 /* sent once */, GZIP_SMALL = 4 /* kept */ };
+enum { GZIP_FAST = 1 /* for data sent once */, GZIP_SMALL = 4 /* for data that is stored */ };
 
-/* What LEN bytes become at most. */
+/* The largest compressed size of LEN bytes. */
 size_t gzip_bound(size_t len);
 /* LEVEL: of libdeflate, 1 to 12. OUT: CAP bytes, at least gzip_bound(). -ENOMEM. Any thread. */
 int gzip_compress(int level, const void *data, size_t len, void *out, size_t cap,

@@ -12,7 +12,7 @@ static const char closed_unanswered[] =
     "the peer closed the connection before any answer: it may want TLS (use https://)";
 
 static const struct {
-	bool tls, guess; /* guess: not said of a URL that has answered before */
+	bool tls, guess; /* guess: not used for a URL that has answered before */
 	CURLcode code;
 	const char *part; /* of curl's text */
 	const char *words;

@@ -54,7 +54,7 @@ struct httpd_route {
 };
 
 /* PEM files, read once. cert_file NULL: no TLS. With client_ca_file only clients with a certificate
- * of it are served. TLS 1.2 or newer. */
+ * that this CA has signed are served. TLS 1.2 or newer. */
 struct httpd_tls {
 	const char *cert_file, *key_file, *client_ca_file;
 };
@@ -62,7 +62,7 @@ struct httpd_tls {
 struct httpd_options {			/* zero-initialised: the defaults */
 	const char *host;		/* NULL: 127.0.0.1; "": all addresses */
 	uint16_t port;			/* 0: any free one, see httpd_port() */
-	unsigned int max_connections;	/* 64 */
+	unsigned int max_connections;	/* default 64 */
 	unsigned int request_timeout_s; /* default 10: until the request is complete */
 	unsigned int send_timeout_s;	/* default 30: without progress while the answer is sent */
 	struct httpd_tls tls;

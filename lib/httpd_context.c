@@ -126,8 +126,8 @@ int httpd_context_start(struct httpd *h, const struct httpd_tls *tls, struct err
 	    .max_http_header_data = HTTPD_HEAD_MAX,
 	    .max_http_header_pool = (short)h->max_connections,
 	    .timeout_secs = h->request_timeout_s,
-	    /* One for the context; longer pieces would go out by 4 KiB, each with a turn of the
-	       loop. */
+	    /* One buffer for the context. With the default of 4 KiB, a longer piece would take a
+	       turn of the loop for each 4 KiB. */
 	    .pt_serv_buf_size = HTTPD_SEND_CHUNK,
 	    .fd_limit_per_thread = h->max_connections + SPARE_FDS,
 	};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the HTTP server share; nobody else includes this. */
+/* Shared by the files of the HTTP server (lib/httpd*.c) only. */
 #pragma once
 
 #include "lib/httpd.h"

@@ -243,7 +243,7 @@ int parse_size(const char *s, uint64_t *ret_bytes)
 	return -EINVAL;
 }
 
-/* What may stand in a host: the letters of names and addresses, ':' only between brackets. */
+/* True for a character of a host name or address; ':' and '%' only between brackets. */
 static bool host_char(char c, bool brackets)
 {
 	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||

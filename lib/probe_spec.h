@@ -34,6 +34,6 @@ struct probe_spec {
 	uint32_t rate;			 /* 1..PROBE_RATE_MAX */
 };
 
-/* -EINVAL with the part that is wrong and what is wanted; *RET is untouched then. */
+/* -EINVAL: ERR names the wrong part and what is wanted; *RET is untouched. */
 int probe_spec_parse(const char *text, struct probe_spec *ret, struct error *err) _must_check_;
 const char *probe_kind_name(enum probe_kind kind);

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 
 enum {
-	/* Numbers of proc(5), less those of the fields up to the closing parenthesis of comm. */
+	/* The numbers that proc(5) gives to the fields of /proc/PID/stat. */
 	FIELD_UTIME = 14,
 	FIELD_STIME = 15,
 	FIELD_THREADS = 20,

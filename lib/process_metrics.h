@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The numbers that Prometheus clients tell of their own process, under their customary names
+ * The metrics that Prometheus client libraries export about their own process, by the same names
  * (prometheus/docs, instrumenting/writing_clientlibs, "Process metrics").
  */
 #pragma once

@@ -20,5 +20,5 @@ enum rpc_status {
 	RPC_UNAUTHENTICATED = 16,
 };
 
-/* "UNAVAILABLE"; of a number that is none, "UNKNOWN". */
+/* The name, such as "UNAVAILABLE"; "UNKNOWN" for a number that is no status. */
 const char *rpc_status_name(int status);

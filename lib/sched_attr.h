@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What sched_setattr(2) and sched_getattr(2) take: struct sched_attr of the kernel's
- * include/uapi/linux/sched/types.h (Linux 3.14), which does not go together with glibc's <sched.h>
- * before Linux 5.8, nor with that of glibc 2.41, which has the calls.
+ * The argument of sched_setattr(2) and sched_getattr(2): struct sched_attr of the kernel's
+ * include/uapi/linux/sched/types.h (Linux 3.14). That header is not included: before Linux 5.8 it
+ * conflicts with glibc's <sched.h>, and with that of glibc 2.41, which declares the calls itself.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What both clients need of TLS: checks with words, and files as strings. No state. */
+/* Shared by the gRPC and the HTTP client: checks of TLS settings, and PEM files. No state. */
 #include "lib/tls.h"
 
 #include <fcntl.h>

@@ -10,8 +10,8 @@
 
 struct tls_options {
 	bool insecure;	  /* plaintext */
-	bool skip_verify; /* encrypted, but the server may be anyone */
-	/* NULL: not given. Without ca_file the system's roots count. */
+	bool skip_verify; /* encrypted, but the server's certificate is not verified */
+	/* NULL: not given. Without ca_file the system's root certificates are used. */
 	const char *ca_file, *cert_file, *key_file, *server_name, *min_version;
 };
 
@@ -19,7 +19,7 @@ enum { TLS_PEM_MAX = 4 << 20 }; /* bytes of one PEM file; Mozilla's whole bundle
 
 enum tls_version { TLS_1_0, TLS_1_1, TLS_1_2, TLS_1_3 };
 
-/* Certificate and key come together, files are readable, the version is one: else -EINVAL. */
+/* -EINVAL: only one of certificate and key, an unreadable file, or an unknown min_version. */
 int tls_options_check(const struct tls_options *options, struct error *err) _must_check_;
 /* "1.0" .. "1.3"; NULL is TLS_1_2. -EINVAL for anything else. */
 int tls_version_parse(const char *text, enum tls_version *ret) _must_check_;

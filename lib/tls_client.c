@@ -18,7 +18,7 @@
 /* ---- the socket --------------------------------------------------------------------------------
  */
 
-/* The descriptor is all there is: BIO data is a pointer, which holds it. */
+/* The BIO's data pointer holds the descriptor itself. */
 static int bio_fd(BIO *bio)
 {
 	return (int)(intptr_t)BIO_get_data(bio);

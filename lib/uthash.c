@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reserve has room for 32 tables that get their first entry while memory is out: each takes two
- * places, for its head and its first buckets. It bridges the time until memory is free again or the
- * OOM killer ends a process. The 33rd table ends this process, because there is no way to go on.
+ * The reserve has room for 32 tables that get their first entry while there is no memory: each
+ * takes two places, for its head and its first buckets. It bridges the time until memory is free
+ * again or the OOM killer ends a process. The 33rd table ends this process, because there is no way
+ * to go on.
  */
 #include "lib/uthash.h"
 

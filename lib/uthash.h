@@ -22,8 +22,9 @@ void uthash_release(void *at);
 #define uthash_fatal(message) ((void)0) /* not grown */
 #include <uthash.h>
 /*
- * Entries in a bucket before the table grows; uthash has 10. Each is likely a cache miss, as the
- * loop comes back to cold caches. With 5 there is an entry for two buckets, of 16 bytes each.
+ * How many entries a bucket may have before the table grows; uthash's default is 10. A look-up
+ * compares them one by one, and each is likely a cache miss. With 5 a table has about two buckets
+ * of 16 bytes for each entry.
  */
 #undef HASH_BKT_CAPACITY_THRESH
 #define HASH_BKT_CAPACITY_THRESH 5U

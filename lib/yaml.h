@@ -3,7 +3,7 @@
  * One YAML document as a tree whose nodes know their line. Built on libyaml's event parser.
  *
  * Refused, each with line and cause: several documents, duplicate keys, keys that are not scalars,
- * tags of one's own, NUL characters, nesting deeper than YAML_DEPTH_MAX and more nodes than
+ * custom tags, NUL characters, nesting deeper than YAML_DEPTH_MAX and more nodes than
  * YAML_NODES_MAX (aliases are copied and count). `<<: *x` merges as YAML 1.1 says.
  */
 #pragma once
@@ -23,7 +23,7 @@ struct yaml_node {
 	bool quoted;		 /* scalar: not plain, so never null */
 	unsigned int line;	 /* from 1; of the key when the node is a value in a map */
 	char *key;		 /* in a map: the key; else NULL */
-	char *text;		 /* scalar, and null as it was written; else NULL */
+	char *text;		 /* scalar, or null as it was written; NULL for map and list */
 	struct yaml_node *child; /* map, list: the first */
 	struct yaml_node *next;	 /* sibling */
 };
