@@ -118,9 +118,9 @@ void operator_recount(struct operator* op)
 }
 
 /*
- * With a thousand configs in a busy cluster, every count has changed at every check. Writes that
- * change only counts are limited to one a second. So that each config gets its turn, about as many
- * configs as can be written in COUNTS_EVERY_MS have it at a time.
+ * With a thousand configs in a busy cluster, every count has changed at every check. So writes that
+ * change only counts are limited to one a second, and configs take turns of COUNTS_EVERY_MS: about
+ * as many at a time as can be written in one turn.
  */
 static bool may_write_counts(void *arg, const char *ns, const char *name)
 {
@@ -184,7 +184,8 @@ static void objects_done(void *arg, int result)
 {
 	struct operator* op = arg;
 
-	/* -EAGAIN: the cache is behind a write; its event or the next try ends that. */
+	/* -EAGAIN: the cache does not show our last write yet. The watch event of that write, or
+	 * the next try, starts another pass. */
 	reconcile_count(&op->object_counts,
 			result == -EAGAIN ? RECONCILE_REQUEUE
 			: result < 0	  ? RECONCILE_ERROR

@@ -49,7 +49,7 @@ struct attribute {
 struct identity {
 	struct attribute attributes[IDENTITY_MAX];
 	size_t n;
-	size_t cut; /* attributes left out for want of room */
+	size_t cut; /* number of attributes left out, because there was no room */
 	size_t used;
 	char text[IDENTITY_TEXT_MAX];
 };

@@ -15,7 +15,7 @@
 
 enum {
 	IDLE_GRACE_MS = 30000,	/* a watch may be silent for its timeout and this much more */
-	LIST_IDLE_MS = 60000,	/* in client-go 60 s limit the whole list */
+	LIST_IDLE_MS = 60000,	/* without a byte; client-go limits the whole list to 60 s */
 	PATH_MAX_BYTES = 16384, /* continue tokens have some hundred bytes */
 	LOG_INTERVAL_S = 60,
 	HEAL_MS = 10000, /* from the store's -ESTALE to the relist */
@@ -24,7 +24,7 @@ enum {
 
 struct informer {
 	uv_timer_t timer, heal;
-	unsigned int handles; /* that are not closed yet */
+	unsigned int handles; /* handles on the loop that are not closed yet */
 	struct kube_client *client;
 	struct informer_options options;
 	char *ns, *field_selector, *label_selector;
@@ -193,8 +193,8 @@ static int on_item(void *arg, const struct kube_item *item)
 		return end_with(f, INFORMER_END_STORE, r);
 	}
 	/*
-	 * Objects of a list and initial events come in any order of versions: their versions are
-	 * not taken. When the version of an object cannot be read, the next event's counts.
+	 * Objects of a list and initial events come in any order of versions, so their versions
+	 * are not used. When the version of an event cannot be read, that of the next one is used.
 	 */
 	if (f->core.step != INFORMER_LIST && !f->core.initial &&
 	    kube_decode_bookmark(item, &version, &end) == 0 && version.p)
@@ -246,7 +246,8 @@ static void ended(struct informer *f, enum informer_end end, uint64_t retry_afte
 }
 
 /*
- * Refusals and other failures have separate log limits: a refusal after lost connections is news.
+ * Refusals and other failures have separate log limits, so that lost connections do not keep a
+ * refusal out of the log.
  */
 static void complain(struct informer *f, enum informer_end end, int status)
 {
@@ -497,7 +498,7 @@ void informer_relist(struct informer *f)
 	if (!f->stats.lists) /* nothing has come yet */
 		return;
 	f->relist = !f->call || f->core.step != INFORMER_WATCH || f->core.initial;
-	if (f->closing || f->relist) /* after the list that is under way: on_item() */
+	if (f->closing || f->relist) /* on_item() relists when the list under way is complete */
 		return;
 	kube_cancel(f->call);
 	ended(f, INFORMER_END_EXPIRED, 0);

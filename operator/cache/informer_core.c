@@ -9,12 +9,12 @@
  *   from_scratch the server does not have the version any more (or not yet): the list asks for the
  *                newest
  *
- * Waits: 0.8 s doubling to 30 s, plus as much again at random, reset after 2 minutes without a
- * failure, as in client-go v0.34 (tools/cache/reflector.go). With one difference: a server that is
+ * Waits: 0.8 s doubling to 30 s, plus up to as much again at random, reset after 2 minutes without
+ * a failure, as in client-go v0.34 (tools/cache/reflector.go). With one difference: a server that is
  * unreachable, fails, or names the time to retry is asked at least every 2 s (or at that time), and
  * an expired version is followed by a list at once, so that the cache is right within 5 s of the
  * server's return. Kiln has two operators a cluster and no other client, so longer waits are not
- * needed to spread a herd. Errors that an administrator has to repair (403, 404) wait up to the
+ * needed to spread a herd. Errors that an administrator has to repair (403, 404) wait up to a
  * minute.
  *
  * A relist refers to the last version without a limit, which means "not older than" and is served
@@ -26,7 +26,7 @@
 
 enum {
 	PAGE = 500,
-	WATCH_TIMEOUT_S = 300, /* and as much again at random */
+	WATCH_TIMEOUT_S = 300, /* plus up to as much again at random */
 	WAIT_MS = 800,
 	WAIT_MAX_MS = 30000,
 	WAIT_RETURN_MAX_MS = 1000,
@@ -119,7 +119,7 @@ int informer_core_query(const struct informer_core *c, struct buf *path)
 	return add_number(path, "timeoutSeconds", c->timeout_s);
 }
 
-/* ---- what comes ------------------------------------------------------------------------------ */
+/* ---- received data --------------------------------------------------------------------------- */
 
 void informer_core_bytes(struct informer_core *c, uint64_t now_ms)
 {
@@ -171,7 +171,7 @@ int informer_core_list_meta(struct informer_core *c, const char *version, const 
 	return 0;
 }
 
-/* ---- how it ends ----------------------------------------------------------------------------- */
+/* ---- the end of a request -------------------------------------------------------------------- */
 
 static bool returns(enum informer_end end, uint64_t retry_after_ms)
 {

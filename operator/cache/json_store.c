@@ -191,8 +191,8 @@ static size_t cost_of(const cJSON *node)
 }
 
 /*
- * Without the status in lean stores: the operator writes it, its size is bounded, and it must not
- * bring a namespace over quota.
+ * The cost of OBJECT. In a lean store its status is not counted: the operator writes it, its size
+ * is bounded, and it must not bring a namespace over quota.
  */
 static size_t cost_of_object(const struct json_store *store, const cJSON *object)
 {

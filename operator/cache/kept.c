@@ -31,7 +31,7 @@ bool kept_is_name(struct slice s)
 	return true;
 }
 
-/* The length of the UTF-8 sequence at P, 0 when it is none (RFC 3629: no surrogates, shortest). */
+/* The length of the UTF-8 sequence at P; 0: not valid (RFC 3629: surrogates, overlong forms). */
 static size_t utf8_sequence(const uint8_t *p, size_t left)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -56,7 +56,7 @@ static size_t utf8_sequence(const uint8_t *p, size_t left)
 	return c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000) ? 0 : n;
 }
 
-/* Eight bytes of which none is 0 and none beyond ASCII. */
+/* True when the eight bytes at P are ASCII and none of them is 0. */
 static bool plain_word(const uint8_t *p)
 {
 	const uint64_t ones = 0x0101010101010101, highs = ones << 7;
@@ -153,7 +153,8 @@ static int compare_slices(struct slice a, struct slice b)
 	return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
-/* Sorted by key, equal keys: the last one only. Servers send them sorted, so this is one pass. */
+/* Sorts the pairs by key, and keeps only the last of equal keys. Returns how many are left. Servers
+ * send them sorted, so this is one pass. */
 static size_t sort_pairs(const struct slice_pair **order, size_t n)
 {
 	size_t out = 0;
@@ -172,7 +173,7 @@ static size_t sort_pairs(const struct slice_pair **order, size_t n)
 	return out;
 }
 
-/* Bytes of a pair in the set. */
+/* The number of bytes that a pair takes in the packed set. */
 static size_t packed_size(const struct slice_pair *p)
 {
 	return 2 * sizeof(uint16_t) + p->key.n + 1 + p->value.n + 1;
@@ -291,7 +292,7 @@ void kept_owner_unpack(const struct intern *in, interned owner, struct kept_owne
 			       ret->name + strlen(ret->name) + 1);
 }
 
-/* Eight hexadecimal digits at once: lists are read with three ids of 64 a pod. */
+/* Parses eight hexadecimal digits at once: each pod of a list has about three ids of 64 digits. */
 static bool hex_word(const char *text, uint8_t ret[4])
 {
 	const uint64_t ones = 0x0101010101010101;

@@ -41,8 +41,8 @@ bool kept_annotation(const struct kept_annotations *a, struct slice key);
 
 /*
  * Packs PAIRS into one string, sorted by key; of equal keys the last one. *RET is 0 when no pair is
- * left. ONLY: the keys to take, NULL for all. MAX: most pairs. Adds to *CUT the number of pairs
- * that were refused. SCRATCH is emptied first.
+ * left. ONLY: the keys to take, NULL for all. MAX: how many pairs to take at most. Adds to *CUT the
+ * number of pairs that were refused. SCRATCH is emptied first.
  */
 int kept_pairs(struct intern *in, struct buf *scratch, const struct slice_pair *pairs, size_t n,
 	       const struct kept_annotations *only, size_t max, uint64_t *cut,

@@ -71,14 +71,15 @@ int pod_store_keep_annotations(struct pod_store *store, const char *const *keys)
 size_t pod_store_count(const struct pod_store *store);
 /* Memory of records and indexes, without the interned strings. */
 size_t pod_store_bytes(const struct pod_store *store);
-uint64_t pod_store_dropped(const struct pod_store *store); /* beyond max_pods, or cut in decoding */
+uint64_t pod_store_dropped(const struct pod_store *store); /* all drops of pod_store_stats */
 
-/* Each drop by its reason, and the memory by its use. */
+/* Counters of drops, by reason, and the memory, by use. */
 struct pod_store_stats {
 	uint64_t changes, unchanged;
 	uint64_t beyond_max; /* events of pods that max_pods left out */
 	uint64_t no_room;    /* events that found no room for strings: the pod is forgotten */
-	/* Events of pods with more labels, containers than a view or their namespace holds. */
+	/* Events of pods with too many labels, annotations or containers: for struct pod_view, or
+	 * for the quota of their namespace. */
 	uint64_t cut_pods;
 	uint64_t cut_values; /* labels, annotations, images, ... that were left out */
 	uint64_t unindexed;  /* uids and container ids that too many pods claim */

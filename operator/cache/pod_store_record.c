@@ -90,7 +90,7 @@ static size_t unpack_containers(const struct pod_store *store, const struct pod 
 	return pod->n_containers;
 }
 
-/* inet_ntop() goes through printf for IPv4: two fifths of what a changed policy costs. */
+/* Not inet_ntop() for IPv4: it uses printf, and took two fifths of the time of a policy change. */
 static void ip_text(const uint8_t *ip, size_t len, char ret[static 46])
 {
 	char *p = ret;

@@ -111,7 +111,7 @@ struct door_guest {
 	uint64_t id; /* 0: no connection has this FD */
 };
 
-/* What one stream of a connection is. The connection is the best of its streams. */
+/* What the server knows of one stream. A connection counts as granted while any stream of it is. */
 enum door_standing {
 	DOOR_STRANGER,
 	DOOR_ASKS,    /* its claims are being verified: the connection is not closed meanwhile */

@@ -10,7 +10,7 @@ enum {
 	SHARE_MAX = 48 << 20,
 	SHARE_MIN = 4 << 20,
 	OUTSIDE_BYTES = 12 << 10, /* a socket with a ClientHello of the maximum size */
-	OPENED_BYTES = 48 << 10,  /* TLS, a socket pair and a gRPC transport */
+	OPENED_BYTES = 48 << 10,  /* TLS, a socket pair and the server's HTTP/2 session */
 	HELLO_MS = 10000,
 	TURN_MS = 30000,
 	GRANT_MS = 10000,

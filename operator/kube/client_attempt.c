@@ -14,7 +14,7 @@
 #include "operator/kube/client_internal.h"
 #include "operator/kube/client_status.h"
 
-/* ---- what comes ------------------------------------------------------------------------------ */
+/* ---- the response ---------------------------------------------------------------------------- */
 
 enum { CUT_SHORT_MAX = 3 }; /* times a call whose body was not sent is repeated */
 
@@ -169,7 +169,8 @@ static bool refused_early(struct kube_call *call, CURLcode code)
 }
 
 /*
- * True for the first 401 that came before the body was sent: it is enough to read the token again.
+ * True for a call's first 401, when it came before the body was sent: then the token is read again,
+ * and the call repeated.
  */
 static bool refused_token(struct kube_call *call, CURLcode code)
 {
@@ -226,7 +227,7 @@ static void on_dropped(struct curl_transfer *t)
 		kube_call_free(call);
 }
 
-/* ---- what is asked --------------------------------------------------------------------------- */
+/* ---- the request ----------------------------------------------------------------------------- */
 
 /* Detects a peer that is gone even when there is nothing to send: watches are silent. */
 static int on_socket_made(void *arg, curl_socket_t fd, curlsocktype purpose)

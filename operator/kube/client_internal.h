@@ -35,18 +35,18 @@ struct kube_call {
 	enum kube_call_state state;
 	struct kube_request r; /* strings and body are our own */
 	void (*free_arg)(void *arg);
-	/* One attempt. */
+	/* Of the attempt under way. */
 	struct curl_transfer transfer;
 	struct curl_slist *headers, *connect_to;
 	struct kube_tls *tls;
 	struct buf body;
 	char error[CURL_ERROR_SIZE];
 	int broken; /* negative errno of the callback that ended it */
-	/* All of them. */
+	/* Of all attempts of the call together. */
 	uint64_t deadline_ms; /* from the first attempt on; 0: none */
 	uint64_t due_ms, last_byte_ms;
 	unsigned int tries;
-	bool refused;		/* with 401, once */
+	bool refused;		/* it was answered with 401 once: not repeated for another */
 	unsigned int cut_short; /* times its body could not be sent */
 	bool keep;		/* end_silent() ended it: on_dropped() must not free it */
 };

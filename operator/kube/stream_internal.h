@@ -52,7 +52,7 @@ struct json_stream {
 	/* Of the head: the last string at depth 1, which is a key until a value follows. */
 	struct buf head;
 	uint32_t depth;
-	bool in_string, backslash, value; /* behind a colon */
+	bool in_string, backslash, value; /* value: after the colon of a member at depth 1 */
 	size_t key_start, key_end;
 };
 

@@ -24,7 +24,7 @@ enum {
 struct target {
 	enum kube_kind kind;
 	const char *ns, *name, *sub;
-	bool from_memory; /* the API server's cache */
+	bool from_memory; /* read the object from the API server's cache */
 };
 
 static void free_wiped(char **text)

@@ -8,7 +8,7 @@
  * with a jitter factor of 1.2. A standby sees the last renewal up to one retry late: a dead leader
  * is replaced after at most 12 + 2.4 s.
  *
- * The holder must have stopped writing before lost() returns: after it another may lead.
+ * The holder must have stopped writing before lost() returns: after that another one may lead.
  */
 #pragma once
 
