@@ -38,7 +38,7 @@ static void reports_turned(void *arg)
 	operator_statuses_due(arg, COUNTS_MS);
 }
 
-/* ---- who tells of agents --------------------------------------------------------------------- */
+/* ---- sources of reports ---------------------------------------------------------------------- */
 
 enum { OWN_PEER = 0 /* this process's own stream */ };
 

@@ -10,12 +10,12 @@
  *                newest
  *
  * Waits: 0.8 s doubling to 30 s, plus up to as much again at random, reset after 2 minutes without
- * a failure, as in client-go v0.34 (tools/cache/reflector.go). With one difference: a server that is
- * unreachable, fails, or names the time to retry is asked at least every 2 s (or at that time), and
- * an expired version is followed by a list at once, so that the cache is right within 5 s of the
- * server's return. Kiln has two operators a cluster and no other client, so longer waits are not
- * needed to spread a herd. Errors that an administrator has to repair (403, 404) wait up to a
- * minute.
+ * a failure, as in client-go v0.34 (tools/cache/reflector.go). With one difference: a server that
+ * is unreachable, fails, or names the time to retry is asked at least every 2 s (or at that time),
+ * and an expired version is followed by a list at once, so that the cache is right within 5 s of
+ * the server's return. There are only two operators a cluster, so longer waits are not needed to
+ * spread their requests. After errors that an administrator has to repair (403, 404) the wait grows
+ * to a minute.
  *
  * A relist refers to the last version without a limit, which means "not older than" and is served
  * from memory. With a limit it would mean "exactly", and that version has just been refused.

@@ -37,7 +37,7 @@ static uint64_t counters_ms(const struct nodes *n)
 	return MAX((uint64_t)NODES_COUNTERS_MS, all * 1000 / NODES_COUNTERS_PER_S);
 }
 
-enum due { DUE_NOT, DUE_NOW, DUE_NEVER /* forget the record */ };
+enum due { DUE_NOT, DUE_NOW, DUE_NEVER /* the record is to be forgotten */ };
 
 static enum due due_away(struct nodes *n, const struct node_record *r, uint64_t now, uint64_t says)
 {
@@ -45,7 +45,8 @@ static enum due due_away(struct nodes *n, const struct node_record *r, uint64_t 
 
 	if (now < r->since_ms + NODES_GRACE_MS)
 		return DUE_NOT;
-	/* Its ProfilingNode is gone or already says so; or there was no memory for the event. */
+	/* Nothing to write: the ProfilingNode is gone or already says that the agent is away, or
+	 * there was no memory for the event. */
 	return !r->told.bytes || !stored || !stored->replica || r->written == says ? DUE_NEVER
 										   : DUE_NOW;
 }

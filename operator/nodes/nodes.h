@@ -21,7 +21,7 @@ enum {
 	NODES_BURST = 25,	   /* statuses at once */
 	NODES_CALLS_MAX = 16,	   /* under way */
 	NODES_COUNTERS_MS = 60000, /* at least, between two writes of a node's counters */
-	NODES_COUNTERS_PER_S = 50, /* at most, such writes of all nodes */
+	NODES_COUNTERS_PER_S = 50, /* at most, writes of counters a second, of all nodes */
 	NODES_TURN_MS = 5000,	   /* between two writes of changed facts */
 	NODES_SILENT_MS = 5000,	   /* how long to wait for a Report after a Hello */
 	NODES_GRACE_MS = 15000,	   /* without a stream, before the status says so */

@@ -25,7 +25,7 @@ struct node_record {
 	UT_hash_handle hh;
 	struct nodes *owner;
 	struct told told; /* the replica's last event */
-	char *runtime;	  /* of its Node, if the agent reports none; "": the Node neither */
+	char *runtime;	  /* the Node's, if the agent reports none; "": the Node has none either */
 	uint64_t peer;	  /* the replica; `replica` is its name */
 	char *replica;
 	bool connected;

@@ -15,13 +15,13 @@ struct peer {
 	char address[PEER_ADDRESS_MAX]; /* "127.0.0.1:8443", "[::1]:8443" */
 	bool is_named;			/* the last finished look-up of the names found it */
 	bool is_seen;			/* the look-up under way found it */
-	bool is_whole;
+	bool is_whole;			/* it has reported all its agents */
 	uint64_t id; /* of the connection */
 	uint64_t retry_ms, pause_ms;
 	struct kube_credentials *credentials;
 	struct kube_client *client; /* NULL: there is no connection */
 	struct buf in;		    /* messages, with their prefix */
-	int error;		    /* why the connection is ended by us */
+	int error;		    /* negative errno, when this side ends the connection */
 };
 
 struct peers {
@@ -34,7 +34,7 @@ struct peers {
 	bool is_settled;
 	uint64_t look_ms;      /* when the next look-up begins */
 	unsigned int looks;    /* names being resolved */
-	bool failed, complete; /* the look-up under way failed; the last one did not */
+	bool failed, complete; /* failed: look-up under way; complete: the last one did not fail */
 	uint64_t last_id;
 	uint64_t messages, failures;
 	struct log_limit log, name_log;

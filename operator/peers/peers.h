@@ -19,7 +19,8 @@ enum {
 	PEERS_MAX = 64,
 	PEERS_LOOK_MS = 5000,	 /* between two look-ups of the names */
 	PEERS_RETRY_MS = 1000,	 /* after a connection that ended; doubles up to PEERS_LOOK_MS */
-	PEERS_SILENT_MS = 60000, /* a replica says something every 20 s */
+	/* Without a message, after which a connection is ended: replicas send one every 20 s. */
+	PEERS_SILENT_MS = 60000,
 };
 
 struct peers_options {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The structs of the configs: their names, ABSENT values and end. Pure data, any thread. */
+/* Makes the structs of configs with ABSENT values, and frees them. Pure data, any thread. */
 #include "operator/policy/config.h"
 
 #include "operator/policy/config_internal.h"

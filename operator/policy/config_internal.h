@@ -5,9 +5,9 @@
 #include "operator/policy/config.h"
 #include "operator/policy/json_fields.h"
 
-/* Of json_row.decode; OUT is the part's struct, zeroed or with its ABSENT values. */
+/* Functions for json_row.decode. OUT is the part's struct, zeroed or with its ABSENT values. */
 int destination_decode(struct json_fields *f, const cJSON *node, void *out);	    /* cluster */
-int tenant_destination_decode(struct json_fields *f, const cJSON *node, void *out); /* no text */
+int tenant_destination_decode(struct json_fields *f, const cJSON *node, void *out); /* only otlp */
 int agent_decode(struct json_fields *f, const cJSON *node, void *out);		    /* spec.agent */
 int groups_decode(struct json_fields *f, const cJSON *node, void *out);	   /* cluster_config */
 int probes_decode(struct json_fields *f, const cJSON *node, void *out);	   /* cluster_config */

@@ -181,7 +181,7 @@ static int decode_tenant_destinations(struct json_fields *f, const cJSON *node, 
 				   tenant_destination_decode, &c->destinations, &c->n_destinations);
 }
 
-/* metadata: what the API server wrote, of which five fields count. */
+/* metadata, as the API server wrote it: five of its fields are read. */
 
 static bool two_digits(const char *s, int *ret)
 {

@@ -208,7 +208,8 @@ void profile_clamp(const struct cluster_config *cluster, const struct merged_pro
 	clamp_destinations(cluster, m, ret);
 }
 
-/* Each number as eight bytes, least significant first; each string with its length before it. */
+/* The input of the digest: numbers as eight bytes, least significant first, and strings, each with
+ * its length before it. */
 static void put_number(struct buf *b, int64_t v)
 {
 	uint8_t bytes[8];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Configs in the order in which they win, each in the chains of the labels by which it can be
- * found: those of its In requirement ("app=api") that fewest configs share. A pod looks into the
- * chains of its own labels. Chains go down the order, so that the first that matches ends the
- * search of its chain, and a chain is left as soon as it passes the best so far. Hash collisions
- * only lengthen chains. Owned by policy_set, on its thread.
+ * Configs in order of precedence. Each label that an In requirement can match ("app=api") has a
+ * chain. A config is in the chains of one of its In requirements: the one whose labels the fewest
+ * configs require. For a pod, the chains of its own labels are searched. Chains are in order of
+ * precedence too: the first match ends the search of its chain, and so does a config that comes
+ * after the best match so far. Hash collisions only lengthen chains. Owned by policy_set, on its
+ * thread.
  */
 #include "operator/policy/policy_index.h"
 
@@ -103,7 +104,7 @@ static void add_link(struct policy_index *index, uint32_t *chain, uint32_t item)
 	*chain = index->n_links++;
 }
 
-/* From the last item to the first, each to the front of its chains. */
+/* Puts each item at the front of its chains, the last item first: so chains are in order. */
 static void link_items(struct policy_index *index, const uint32_t *counts)
 {
 	index->loose = INDEX_NONE;

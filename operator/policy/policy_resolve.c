@@ -47,7 +47,7 @@ static int compare_age(const struct config_entry *a, const struct config_entry *
 	return is_older(a->config, b->config) ? -1 : 1;
 }
 
-/* Of the configs without a podSelector the oldest is the namespace's default. */
+/* E has no podSelector. The oldest such config is the namespace's default; the others conflict. */
 static void propose_fallback(struct ns_entry *n, struct config_entry *e)
 {
 	if (!n->fallback)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is in a policy_set: policy_set.c stores, policy_resolve.c answers. */
+/* struct policy_set, shared by policy_set.c (stores configs) and policy_resolve.c (queries). */
 #pragma once
 
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has no hh.tbl */

@@ -25,10 +25,10 @@ struct count {
 		uint64_t config, node; /* node 0: of the config as a whole */
 	} key;
 	uint32_t pods, nodes; /* nodes: only of the config as a whole */
-	uint32_t held_off;    /* pods that a Disabled config keeps from being profiled; as nodes */
-	uint32_t place;	      /* of the whole: in `places` */
-	uint64_t policy;      /* of a part */
-	struct count *parts;  /* of the whole: its nodes */
+	uint32_t held_off;    /* pods not profiled, because the config is Disabled; as `nodes` */
+	uint32_t place;	      /* of a config as a whole: its index in `places` */
+	uint64_t policy;      /* of the config's pods on one node: their policy */
+	struct count *parts;  /* of a config as a whole: the counts of its nodes */
 	struct count *prev, *next;
 	UT_hash_handle hh;
 };
@@ -419,7 +419,8 @@ void match_counts_policies(struct match_counts *m, const char *ns, uint64_t befo
 {
 	uint64_t without_room = policy_set_without_room(m->policies);
 
-	/* With more policies than the limit, one that goes makes room for another namespace's. */
+	/* At the limit of policies (without_room), a policy that is gone makes room for one of
+	 * another namespace. */
 	if (!ns[0] || m->revision != before || m->without_room != without_room)
 		wait_for_all(m);
 	else

@@ -138,7 +138,7 @@ static void pending_add(struct objects *o, enum kube_kind kind, const char *name
 		o->pending[o->n_pending++] = p;
 		return;
 	}
-	free(p.name); /* at worst one write too many */
+	free(p.name); /* no memory to remember the write: at worst it is made twice */
 	free(p.before);
 }
 
@@ -395,7 +395,7 @@ bool objects_refuse(struct objects *o, int64_t generation, const char *cause)
 	return true;
 }
 
-/* ---- what the world says --------------------------------------------------------------------- */
+/* ---- the objects' state ---------------------------------------------------------------------- */
 
 static int add_rollout(void *arg, const cJSON *set)
 {

@@ -34,7 +34,8 @@ static bool add_child(cJSON *json, const struct yaml_node *n) // NOLINT(misc-no-
 	return false;
 }
 
-/* Plain numbers are numbers; the kinds have no booleans. As deep as yaml.h lets it be. */
+/* Unquoted numbers become JSON numbers, all other scalars strings: the kinds have no booleans. The
+ * depth of the recursion is limited by YAML_DEPTH_MAX. */
 static cJSON *from_yaml(const struct yaml_node *node) // NOLINT(misc-no-recursion)
 {
 	cJSON *json;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of operator/render share. One struct agent_target is one DaemonSet with its
+ * Shared by the files of operator/render. One struct agent_target is one DaemonSet with its
  * ConfigMap: a node group, or the nodes of no group. Everything borrows from the render_input. Any
  * thread.
  */

@@ -21,7 +21,7 @@ enum {
 	/* between two reads of a Secret; longer when many are in use */
 	SECRETS_REFRESH_MS = 3000,
 	SECRETS_SPACING_MS = 20,  /* the interval is at least this times the number in use */
-	SECRETS_RETRY_MS = 2000,  /* after no answer */
+	SECRETS_RETRY_MS = 2000,  /* wait before a read is repeated, when no answer came */
 	SECRETS_GRACE_MS = 60000, /* values are kept during refusals for this long */
 	SECRETS_SETTLE_MS = 5000, /* a new right to read may take effect this late */
 };

@@ -81,7 +81,7 @@ int stream_refusal_status(enum stream_refusal refusal)
 	}
 }
 
-/* ---- what is kept ---------------------------------------------------------------------------- */
+/* ---- kept answers ---------------------------------------------------------------------------- */
 
 static bool run_waiting(struct stream_auth *auth);
 
@@ -184,7 +184,7 @@ static enum stream_refusal node_of_pod(struct stream_auth *auth,
 	if (!pod)
 		return STREAM_UNKNOWN_POD;
 	pod_unpack(auth->o.pods, pod, &auth->info);
-	/* Another pod can be found by that uid (mirror pods): it must be the very one. */
+	/* The look-up by uid may find another pod (mirror pods claim a second uid). */
 	if (!streq(auth->info.uid_text, review->pod_uid) ||
 	    !streq(auth->info.name, review->pod_name) || !streq(auth->info.ns, auth->o.ns) ||
 	    !auth->info.node[0] || strlen(auth->info.node) > STREAM_NODE_MAX)

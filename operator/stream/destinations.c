@@ -317,7 +317,7 @@ static bool is_header_value(const char *s)
 	return true;
 }
 
-/* Where, why, and what to do; never a value. */
+/* Writes why F has no value (which Secret, the cause, what to do) to RET; never a value. */
 static void say_cause(const char *ns, const struct field *f, struct left_out *ret)
 {
 	const char *name = f->name;
@@ -361,7 +361,7 @@ static const char *value_of(const struct field *f)
 	return s && f->kind == FIELD_HEADER && !is_header_value(s) ? NULL : s;
 }
 
-/* The first field that is not there; NULL: all are. */
+/* The first field whose value is missing or not usable; NULL: there is none. */
 static const struct field *missing_field(const struct view_destination *v)
 {
 	for (size_t i = 0; i < v->n; i++)
@@ -377,7 +377,7 @@ static ProtobufCBinaryData *pem_of(const NODE_MESSAGE(Destination) * m, enum fie
 					   : &m->tls->key_pem;
 }
 
-/* Lends the message the Secrets' values, or takes them back. */
+/* LEND: points the message's fields to the Secrets' values. Else makes these fields empty again. */
 static void set_values(struct view_destination *v, bool lend)
 {
 	/* protobuf-c's own empty string, which it does not free. */

@@ -27,7 +27,7 @@ struct left_out {
 	struct left_out *next, *prev;
 	const char *id, *ns, *name;	  /* NS "" for the cluster's */
 	const char *reason;		  /* of a condition */
-	char text[DESTINATION_CAUSE_MAX]; /* where, why, and what to do; never a value */
+	char text[DESTINATION_CAUSE_MAX]; /* which Secret, the cause, what to do; never a value */
 };
 
 struct destination_table_options {

@@ -44,11 +44,11 @@ struct entry {
 	char *uid_text; /* when it cannot be made from the key */
 	/* of a policy: from pods and the default; of a destination: from policies that were sent */
 	uint32_t refs;
-	uint16_t chain;	     /* hash chain, or list of free ones */
+	uint16_t chain;	     /* next entry of the hash chain, or of the list of free entries */
 	uint16_t prev, next; /* by revision */
 	uint16_t dirty_next;
 	uint8_t kind;
-	bool dirty, gone;
+	bool dirty, gone; /* gone: a tombstone */
 	bool only_policy; /* only its policy may have changed */
 };
 
@@ -75,7 +75,7 @@ struct node_state {
 uint16_t node_entry_find(const struct node_state *n, uint8_t kind, const uint8_t key[16]);
 /* ENTRY_NONE: there are as many as there may be, or no memory. */
 uint16_t node_entry_make(struct node_state *n, uint8_t kind, const uint8_t key[16]);
-/* It must not be dirty. */
+/* The entry must not be dirty. */
 void node_entry_forget(struct node_state *n, uint16_t i);
 void node_entry_unref(struct node_state *n, const struct entry *e);
 /* Gives the entry a new revision: the last one of the order. */

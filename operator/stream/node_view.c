@@ -80,9 +80,10 @@ static void use_destinations(struct node_view *v, const struct effective_policy 
 }
 
 /*
- * Gives P's destinations their settings again. A destination of the cluster keeps its id when its
- * settings change, so an older policy that is back, and still in use by a tombstone, has the newer
- * settings until then.
+ * Gives the destinations of P, a policy that is known already, their current settings. A
+ * destination of the cluster keeps its id when its settings change. So when a config returns to an
+ * older policy, which a tombstone may have kept, its destinations still have the settings of the
+ * newer one.
  */
 static void renew_destinations(struct node_view *v, const struct effective_policy *p,
 			       struct policy_row *row)

@@ -15,10 +15,10 @@
 #include "lib/base.h"
 
 enum {
-	REVIEW_COMMON_RATE = 10, /* a second; as many at once: 20 in any second at most */
+	REVIEW_COMMON_RATE = 10, /* a second, and a burst of as many: at most 20 in one second */
 	REVIEW_POD_BURST = 4,
-	REVIEW_POD_REFILL_MS = 2000, /* for one more of a pod */
-	REVIEW_PODS_MAX = 16384,     /* accounts; beyond, the common one counts */
+	REVIEW_POD_REFILL_MS = 2000, /* until a pod's account allows one review more */
+	REVIEW_PODS_MAX = 16384,     /* accounts; further pods draw on the common one */
 	REVIEW_UID = 16,	     /* bytes of a pod's uid */
 };
 

@@ -32,7 +32,7 @@ enum { METHOD_CONNECT, METHOD_WATCH, METHODS };
 enum session_step {
 	STEP_AUTH,
 	STEP_HELLO,   /* wait for the agent's Hello */
-	STEP_WELCOME, /* send Welcome, then the others */
+	STEP_WELCOME, /* send Welcome; then, unless the agent resumes, a snapshot */
 	STEP_BEGIN,
 	STEP_BODY,
 	STEP_END,
@@ -42,7 +42,7 @@ enum session_step {
 
 struct session {
 	struct node_server *server;
-	struct server_stream *stream; /* it has closed */
+	struct server_stream *stream; /* NULL: it has closed */
 	struct door_guest guest;      /* its connection */
 	enum door_standing standing;  /* as reported to the door */
 	struct session *prev, *next;  /* server->sessions */

@@ -32,8 +32,8 @@ int stream_tls_sign(const char *ca_pem, const char *ca_key_pem, const char *cons
 		    int64_t now, int64_t life_s, struct stream_tls *ret,
 		    struct error *err) _must_check_;
 /*
- * When a certificate begins to hold and ends. KEY_PEM NULL: a certificate alone. -EINVAL: no
- * certificate of a CA, more than one, or not of that key.
+ * Gets the time from which and until which a CA's certificate is valid. KEY_PEM may be NULL.
+ * -EINVAL: no certificate of a CA, more than one, or not of that key.
  */
 int stream_tls_check_ca(const char *cert_pem, const char *key_pem, int64_t *ret_begin,
 			int64_t *ret_end, struct error *err) _must_check_;

@@ -3,8 +3,8 @@
  * struct work_queue: keys to reconcile, the semantics of client-go's workqueue (util/workqueue,
  * v0.34) on one loop: a key stands in it once, is worked on by one worker at a time, and is worked
  * on again when it was added meanwhile. Failures wait 5 ms * 2^n up to 1000 s for each key, and
- * all retries share a bucket of 10 a second with a burst of 100. Keys of the first list have low
- * priority and let changes go first.
+ * all retries share a bucket of 10 a second with a burst of 100. Keys of low priority
+ * (work_queue_add_low()) are taken only when no other key is ready.
  *
  * Work is asynchronous: the worker starts it and calls work_queue_done() when it ends.
  */
@@ -30,7 +30,7 @@ struct work_queue_options {
 /* Upper bounds are 10 ns * 10^i, as controller-runtime has them; the last count has none. */
 enum { WORK_BUCKETS = 12, WORK_BUCKET_FIRST_NS = 10 };
 struct work_histogram {
-	uint64_t counts[WORK_BUCKETS + 1]; /* each alone, not added up */
+	uint64_t counts[WORK_BUCKETS + 1]; /* of each bucket, not cumulative */
 	double sum_s;
 };
 

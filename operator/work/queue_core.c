@@ -45,7 +45,7 @@ struct work_key {
 	uint64_t added_ns, started_ns;
 	unsigned int failures;
 	bool ready, at_work;
-	bool low;   /* of what is ready, or at work */
+	bool low;   /* its priority while ready or at work */
 	bool again; /* added while at work */
 	bool again_low;
 	bool waiting_low;
@@ -227,7 +227,7 @@ static void add_key(struct work_core *c, struct work_key *key, bool low, uint64_
 		c->stats.adds++;
 		push_ready(c, key, low);
 	} else if (key->low && !low) {
-		/* A changed key does not wait behind the keys of the first list. */
+		/* A key with a change does not wait behind the keys of low priority. */
 		DL_DELETE(c->lows, key);
 		c->stats.depth--;
 		push_ready(c, key, false);
