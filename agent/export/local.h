@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What exporters that write to this machine share: a bounded queue of batches in front of one job
- * at a time on the loop's thread pool, so that neither a slow disk nor a full pipe holds the loop.
+ * The common part of exporters that write to this machine: a bounded queue of batches, and one job
+ * at a time on the thread pool, so that neither a slow disk nor a full pipe blocks the loop.
  *
  * Loop thread: local_consume(), local_flush(), local_destroy(). Pool thread: the hooks and
  * local_write(). A destroyed exporter goes away once its last job has ended and its timer is

@@ -52,7 +52,7 @@ int otlp_exporter_new(const struct exporter_ops *ops, const struct exporter_conf
 	return 0;
 }
 
-/* ---- until the operator has told where and with what to send ----------------------------------
+/* ---- the transport until the operator has sent the destination ---------------------------------
  */
 
 static int wait_send(struct transport *t, const struct payload *p, uint64_t timeout_ms,

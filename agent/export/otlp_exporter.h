@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the OTLP exporters have in common: an exporter that is a sender. Loop thread. */
+/* The common part of the OTLP exporters, which hand batches to a sender. Loop thread. */
 #pragma once
 
 #include "agent/export/sender.h"
@@ -7,7 +7,7 @@
 #include "agent/export/exporter.h"
 #include "lib/tls.h"
 
-/* Takes TRANSPORT in any case. ENCODINGS: bits of what it can send. */
+/* Takes ownership of TRANSPORT, also on failure. ENCODINGS: those that it can send, a bit each. */
 int otlp_exporter_new(const struct exporter_ops *ops, const struct exporter_config *config,
 		      struct transport *transport, enum payload_encoding encoding,
 		      uint32_t encodings, uv_loop_t *loop, struct exporter **ret,
@@ -25,10 +25,10 @@ bool otlp_exporter_refused(const struct exporter *exporter, char *error, size_t 
 /* For status pages and tests. */
 void otlp_exporter_stats(const struct exporter *exporter, struct sender_stats *ret);
 
-/* The configuration's TLS block in the clients' words; strings stay the configuration's. */
+/* Converts the configuration's TLS block for the clients; the strings are borrowed from it. */
 struct tls_options otlp_tls_options(const struct tls_config *config);
 
-/* Sends nothing: for what awaits_operator. -ENOMEM. */
+/* Makes a transport that sends nothing, for a configuration with awaits_operator. -ENOMEM. */
 int otlp_waiting_transport_new(const struct exporter_config *config,
 			       struct transport **ret) _must_check_;
 /* One transport a protocol, in otlp_grpc.c and otlp_http.c. */

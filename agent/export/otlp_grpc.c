@@ -62,7 +62,7 @@ static const char *advice(int status)
 	}
 }
 
-/* WORDS is where the answer's message lives. */
+/* RET->message points to WORDS. */
 static void classify(const struct grpc_answer *a, struct transport_answer *ret,
 		     char words[OTLP_WORDS_MAX])
 {

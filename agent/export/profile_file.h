@@ -12,7 +12,7 @@
 #include "agent/export/local.h"
 #include "lib/buf.h"
 
-enum { PROFILE_FILE_MAX = 64 << 20 }; /* bytes of what is being accumulated; see the builders */
+enum { PROFILE_FILE_MAX = 64 << 20 }; /* MAX_BYTES of the builders, pprof.h and folded.h */
 
 struct profile_format {
 	const struct exporter_ops *ops;

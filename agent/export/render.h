@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches as text for people: pure functions, so that tests see the letters. */
+/* Renders batches as text for people. Pure functions, so that tests can compare the text. */
 #pragma once
 
 #include "agent/profile/batch.h"
@@ -14,8 +14,8 @@ struct text_options {
 };
 
 /*
- * Appends the dump of BATCH. PIECE (may be NULL) is called between samples and may take what is in
- * OUT away with buf_reset().
+ * Appends the dump of BATCH. PIECE (may be NULL) is called between samples, and may write OUT's
+ * bytes out and empty it with buf_reset().
  */
 void render_text(const struct batch *batch, const struct text_options *options, struct buf *out,
 		 void (*piece)(void *arg, struct buf *out), void *arg);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layout of the text dump; see text.c for whose it is. Control characters in foreign strings
+ * The layout of the text dump (text.c names its source). Control characters in foreign strings
  * are written as \xNN, so that no process name can forge a line.
  */
 #include "agent/export/render.h"

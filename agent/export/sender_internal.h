@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sender.c (queue and sending) and sender_job.c (work in the thread pool) share. */
+/* Shared by sender.c (queue, sending), sender_job.c (thread pool) and sender_generation.c. */
 #pragma once
 
 #include "agent/export/sender.h"
@@ -34,8 +34,8 @@ struct job {
 	/* The sender's options when the job was posted; CONVERT: the wanted generation. */
 	struct otlp_options otlp;
 	struct batch *batch; /* ENCODE */
-	/* PUT: the requests to write; those that failed stay. CONVERT: the request. ENCODE, LOAD:
-	 * the result. */
+	/* PUT: the requests to write; afterwards those that could not be written. CONVERT: the
+	 * request. ENCODE, LOAD: the result. */
 	struct item *items;
 	uint64_t seq;	       /* LOAD: load requests above this number; REMOVE: the request */
 	uint64_t budget_bytes; /* LOAD */

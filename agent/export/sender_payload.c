@@ -64,7 +64,7 @@ int payload_compress(enum payload_encoding encoding, const void *data, size_t le
 	}
 	if (r < 0)
 		return r;
-	/* The queue may hold this for long: give back what the bound asked for too much. */
+	/* The queue may hold the request for long: free the part of the buffer that is unused. */
 	fit = realloc(out, p.len + 1);
 	if (fit)
 		out = fit;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct payload: one request as it goes over the wire: encoded, compressed once, with what its
- * loss would cost. Plain data, owned by one holder at a time.
+ * struct payload: one request as it goes over the wire: encoded, compressed once, and its number of
+ * samples, which is counted when it is lost. Plain data, owned by one holder at a time.
  */
 #pragma once
 

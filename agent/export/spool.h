@@ -43,8 +43,8 @@ int spool_next(struct spool *s, uint64_t after, uint64_t *ret_seq, struct payloa
 /* The request was delivered or given up. Does nothing when it is gone already. */
 void spool_remove(struct spool *s, uint64_t seq);
 
-/* Is the request on disk? The caller gives up its own copy: if the spool evicts it, it counts as
- * lost. */
+/* Returns whether the request is on disk. The caller drops its own copy, so from now on the request
+ * counts as lost when the spool evicts it. */
 bool spool_keep(struct spool *s, uint64_t seq);
 uint64_t spool_last(const struct spool *s); /* highest number, 0 when empty */
 size_t spool_count_after(const struct spool *s, uint64_t after);

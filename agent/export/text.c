@@ -41,7 +41,7 @@ static void text_consume(struct local_exporter *l, struct batch *batch)
 		r = local_write(l, t->out.data, t->out.len);
 	if (r < 0)
 		metric_add(l->drops, batch_cpu_samples(batch));
-	/* One sample of very long names is no reason to keep so much. */
+	/* Names can be very long: do not keep such a large buffer. */
 	if (t->out.cap > 4 * PIECE)
 		buf_done(&t->out);
 }

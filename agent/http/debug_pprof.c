@@ -34,7 +34,9 @@ struct debug_pprof {
 	uint64_t window_ms;
 	uint32_t default_pid;
 	struct capture captures[DEBUG_PPROF_CAPTURES_MAX];
-	uv_timer_t *timer; /* ends captures for which no window comes; own memory: closes late */
+	/* Ends captures for which no window comes. Allocated apart: it is closed after this struct
+	 * is freed. */
+	uv_timer_t *timer;
 };
 
 static uint64_t now_ns(void)

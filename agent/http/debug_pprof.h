@@ -34,8 +34,8 @@ struct debug_pprof;
 int debug_pprof_new(uv_loop_t *loop, const struct http_config *config, uint64_t window_ms,
 		    struct debug_pprof **ret, struct error *err) _must_check_;
 /*
- * Only the captures, for a server that has a route of its own: without pid= the whole node. To be
- * freed after that server.
+ * Only the captures, for another server that has a route to debug_pprof_handle_profile(). Without
+ * pid= a profile is of the whole node. To be freed after that server.
  */
 int debug_pprof_new_captures(uv_loop_t *loop, uint64_t window_ms, struct debug_pprof **ret,
 			     struct error *err) _must_check_;
@@ -48,7 +48,7 @@ DEFINE_CLEANUP(struct debug_pprof *, debug_pprof_free)
 
 /* To be called for every finished batch, in order of time. Takes a reference where it needs one. */
 void debug_pprof_consume(struct debug_pprof *d, struct batch *b);
-/* Captures that wait: with none, no batch is kept. */
+/* The number of captures under way; when it is 0, no batch is kept. */
 unsigned int debug_pprof_pending(const struct debug_pprof *d);
 
 uint16_t debug_pprof_port(const struct debug_pprof *d);

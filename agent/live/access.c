@@ -43,7 +43,7 @@ static bool same_origin(const char *host, const char *origin)
 	return rest && host && host[0] && strcasecmp(rest, host) == 0;
 }
 
-/* In a time that depends on GIVEN's length only. */
+/* Compares in a time that depends only on the length of GIVEN. */
 static bool same_token(const char *want, const char *given)
 {
 	size_t n = strlen(want), m = strlen(given);

@@ -10,15 +10,15 @@
  *   group    process, thread name, container, pod, kind, labels
  *   row      group and node: what is counted
  *
- * Traces are beside the windows: most are seen once, and in a table they would leave no room for
- * anything else.
+ * Trace ids are not in a table, which they would fill, because most are seen once: each window has
+ * a list of its traces.
  *
  * Entries are numbered as they come and never change, so that a client which has the first N of a
- * table lacks exactly the rest. Every table has a cap. When one is nearly full, what the history's
- * windows do not have goes, then the oldest windows, and all is numbered anew (BORN tells). What no
- * longer fits all the same is counted under the one frame "[other]", as is what went, so that
- * totals stay true: of its process and container, as long as there is room for these. Loop's
- * thread.
+ * table lacks exactly the rest. Every table has a cap. When a table is nearly full, aggregate_age()
+ * removes the entries that no window of the history uses, if need be after the oldest windows, and
+ * gives the others new numbers (BORN counts how often). Removed counts, and samples for which there
+ * is no room, are counted under the frame "[other]", so that totals stay true: under that of their
+ * process and container, as long as there is room for it. Loop's thread.
  */
 /* clang-format on */
 #pragma once
@@ -39,7 +39,7 @@ enum {
 	AGGREGATE_GROUPS_MAX = 1 << 16,
 	AGGREGATE_ROWS_MAX = 1 << 17,
 	AGGREGATE_TRACES_MAX = 1 << 17,	       /* of all windows, 32 bytes each */
-	AGGREGATE_WINDOW_TRACES_MAX = 1 << 15, /* of one */
+	AGGREGATE_WINDOW_TRACES_MAX = 1 << 15, /* of one window */
 	AGGREGATE_HISTORY_MS = 300000,
 	AGGREGATE_HISTORY_WINDOWS = 512,
 	AGGREGATE_HISTORY_BYTES = 8 << 20,

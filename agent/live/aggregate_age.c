@@ -33,7 +33,8 @@ static bool is_nearly_full(const struct aggregate *a)
 	       nearly(a->groups.n, AGGREGATE_GROUPS_MAX) || nearly(a->rows.n, AGGREGATE_ROWS_MAX);
 }
 
-/* Whether it is time to make room. For the sake of labels alone a history has to go by first. */
+/* Whether it is time to make room. When only labels were left out, that is once in the time that
+ * the history spans. */
 static bool is_due(const struct aggregate *a, uint64_t now_ms)
 {
 	if (is_nearly_full(a))
@@ -45,11 +46,11 @@ static bool is_due(const struct aggregate *a, uint64_t now_ms)
 
 enum { STRINGS, FRAMES, NODES, LABELS, GROUPS, ROWS, N_TABLES };
 
-/* Parts of a cap, in sixteenths. */
+/* Parts of a cap, in sixteenths. A table with 14 is nearly full. */
 enum {
 	PARTS = 16,
-	MOST = 13,  /* windows are dropped when all need more; at 14 a table is nearly full */
-	WANTED = 8, /* and then until the others need this at most */
+	MOST = 13,  /* of a table's cap: windows are dropped when all of them need more */
+	WANTED = 8, /* and then until the remaining ones need no more than this */
 };
 
 static const size_t caps[N_TABLES] = {
@@ -209,7 +210,7 @@ void aggregate_age(struct aggregate *a, uint64_t now_ms)
 	if (!is_due(a, now_ms))
 		return;
 	a->aged_ms = now_ms;
-	/* For labels alone no window goes. */
+	/* No windows are dropped when only labels were left out. */
 	if (is_nearly_full(a))
 		r = first_kept(a, &first);
 	if (r == 0)

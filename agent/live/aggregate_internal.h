@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables' side of struct aggregate, for the parts of it. Each returns REF_TABLE_NONE when there
- * is no room.
+ * Functions on the tables of struct aggregate, shared by aggregate*.c. Those that return an index
+ * return REF_TABLE_NONE when there is no room.
  */
 #pragma once
 
@@ -12,7 +12,7 @@ uint32_t aggregate_put_frame(struct aggregate *a, const struct live_frame *frame
 uint32_t aggregate_put_node(struct aggregate *a, const struct live_node *node);
 uint32_t aggregate_put_labels(struct aggregate *a, const struct live_labels *labels);
 uint32_t aggregate_put_group(struct aggregate *a, const struct live_group *group);
-/* As aggregate_put_group(), but only when it is there. */
+/* The index of GROUP if the table has it; never adds it. */
 uint32_t aggregate_find_group(struct aggregate *a, const struct live_group *group);
 /* A row, with room for its counts. */
 uint32_t aggregate_put_row(struct aggregate *a, uint32_t group, uint32_t node);
@@ -20,8 +20,8 @@ uint32_t aggregate_put_row(struct aggregate *a, uint32_t group, uint32_t node);
 uint32_t aggregate_put_string(struct aggregate *a, const char *s);
 
 /*
- * The set of labels I of batch B without its trace, which has a place of its own.
- * AGGREGATE_LABELS_LEFT_OUT when tables are so full that what is left is for stacks.
+ * The set of labels I of batch B, without its trace id, which aggregate_add_trace() keeps.
+ * AGGREGATE_LABELS_LEFT_OUT when a table is so full that the rest of it is kept for stacks.
  */
 uint32_t aggregate_labels_of(struct aggregate *a, const struct batch *b, uint32_t i);
 /* Keeps the trace of the set, if it has one, for the window being added. */

@@ -76,7 +76,7 @@ static void put_labels(const struct aggregate *a, uint32_t from, struct buf *out
 
 	wire_varint(out, a->labels.n - from);
 	for (uint32_t i = from; i < a->labels.n; i++) {
-		/* The two that always exist have no others; the distance is 0. */
+		/* The two sets that always exist have no `rest`: their distance is 0. */
 		wire_varint(out, i > AGGREGATE_LABELS_LEFT_OUT ? i - l[i].rest : 0);
 		wire_varint(out, l[i].key);
 		wire_varint(out, l[i].value);

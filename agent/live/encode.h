@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The stream of /api/stream (docs/live.md has the format): messages for one client, who has the
- * first entries of each table and gets the rest with whatever needs them.
+ * The messages of /api/stream (docs/live.md has the format) for one client. A client has the first
+ * entries of each table; each message also has the entries that it lacks.
  */
 #pragma once
 

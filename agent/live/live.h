@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The live extension: the flame graph page and what it is made of.
+ * The live extension: the flame graph page and its data.
  *
  *   /, /app.js, ...            the page; holds nothing about this machine
  *   /api/stream                the aggregate, then every window as it comes (encode.h)
@@ -27,7 +27,8 @@ enum {
 	LIVE_STALL_S = 10,     /* a client that takes nothing for so long is dropped */
 	LIVE_PIECE = 256 << 10,
 	LIVE_MESSAGE_MAX = 64 << 20,
-	LIVE_FIRST_WINDOW_MS = 1000, /* of the agent, so that the page soon has something */
+	/* Longest first window of the agent, so that the page soon has something to show. */
+	LIVE_FIRST_WINDOW_MS = 1000,
 };
 
 struct live;

@@ -92,7 +92,7 @@ static void sum_window(const struct live_window *w, int64_t *values, uint32_t n)
 	}
 }
 
-/* Sums what FILTER asks for into VALUES and tells the time that it spans. */
+/* Sums the totals, or the windows that FILTER selects, into VALUES. Returns the time they span. */
 static void sum(const struct aggregate *a, const struct live_filter *filter, int64_t *values,
 		uint64_t *ret_start_ms, uint64_t *ret_duration_ms)
 {

@@ -9,7 +9,7 @@ struct live_filter {	    /* NULL or 0: all */
 	uint64_t window_ms; /* 0: since the start */
 	uint64_t pid;
 	const char *process, *thread, *container, *pod, *k8s_namespace;
-	const char *probe; /* of probes only the one of that name */
+	const char *probe; /* the name of the one probe whose samples are taken */
 	const char *label; /* KEY=VALUE */
 	/* Only samples of these traces that the history's windows have. */
 	const struct live_trace_prefix *trace;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A trie of the batch's stacks under one node for each process, then a place for each node.
+ * Makes a trie of the batch's stacks, with a node for each process below the root, and then gives
+ * each node its place in the picture.
  *
  * A node is made after its parent, so its number is the larger one. Sorted by parent and then by
  * name, every node's parent has its place already when the node's turn comes: one pass, no
  * recursion. Nodes that would be narrower than a third of a pixel take their room and are not
- * drawn. A stack for which there is no more room counts for the part of it that had some.
+ * drawn. When the trie is full, a stack counts for those of its frames that have a node.
  */
 #include "agent/live/svg.h"
 
@@ -168,7 +169,7 @@ static void put_text(struct buf *out, const char *s, size_t chars)
 	}
 }
 
-/* Where there is no room for both, a process has its name only. */
+/* The label of a node: its name. That of a process has the pid too, when both fit. */
 static void put_name(struct buf *out, const struct node *n, size_t chars)
 {
 	const char *name = n->name[0] ? n->name : "[unknown]";
