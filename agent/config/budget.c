@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the agent may cost, as flags and files write it. */
+/* Parses the limits of the agent's CPU time and memory. Flags and files have the same form. */
 #include "agent/config/internal.h"
 #include "lib/parse.h"
 

@@ -52,7 +52,7 @@ struct runtime_config {
 	bool native_frames; /* show the frames of the interpreter's own file; default true */
 };
 
-/* What the agent may cost. */
+/* Limits of the agent's own CPU time and memory. */
 struct budget {
 	uint32_t cpu;	       /* millionths of all CPUs, 100..1000000; 0: no limit */
 	uint64_t memory_bytes; /* 16 MiB..64 GiB; 0: derived from the machine's memory */
@@ -88,21 +88,21 @@ struct tls_config {
 };
 
 struct retry_config {
-	bool enabled;		      /* true */
-	uint64_t initial_interval_ms; /* 5000 */
-	double multiplier;	      /* 1.5 */
-	double randomization_factor;  /* 0.5 */
-	uint64_t max_interval_ms;     /* 30000 */
-	uint64_t max_elapsed_time_ms; /* 300000; 0: forever */
+	bool enabled;		      /* default true */
+	uint64_t initial_interval_ms; /* default 5000 */
+	double multiplier;	      /* default 1.5 */
+	double randomization_factor;  /* default 0.5 */
+	uint64_t max_interval_ms;     /* default 30000 */
+	uint64_t max_elapsed_time_ms; /* default 300000; 0: forever */
 };
 
 struct queue_config {
-	bool enabled;		    /* true */
-	uint32_t queue_size;	    /* requests, 1000 */
-	uint32_t num_consumers;	    /* accepted; requests of one exporter go out in order */
-	uint64_t max_bytes;	    /* encoded bytes held in memory, 64 MiB */
+	bool enabled;		    /* default true */
+	uint32_t queue_size;	    /* requests, default 1000 */
+	uint32_t num_consumers;	    /* not used: an exporter sends one request at a time */
+	uint64_t max_bytes;	    /* encoded bytes held in memory, default 64 MiB */
 	char *storage;		    /* directory of the disk spool; NULL: memory only */
-	uint64_t storage_max_bytes; /* 1 GiB */
+	uint64_t storage_max_bytes; /* default 1 GiB */
 };
 
 /* One component of `exporters`. Fields that its type does not have keep their defaults. */
@@ -118,10 +118,10 @@ struct exporter_config {
 	 * destination: nothing is sent until it has. */
 	bool awaits_operator;
 	char *compression;   /* "gzip" (default), "zstd", "none" */
-	uint64_t timeout_ms; /* 5000 (grpc), 30000 (http) */
+	uint64_t timeout_ms; /* default 5000 (grpc), 30000 (http) */
 	struct retry_config retry;
 	struct queue_config queue;
-	char *proto_generation; /* "auto" */
+	char *proto_generation; /* default "auto" */
 	/* customprofilesexporter */
 	bool export_resource_attributes, export_profile_attributes, export_sample_attributes,
 	    export_stack_frames, export_function_file, ignore_profiles_without_container_id;
@@ -148,10 +148,11 @@ struct operator_config {
 	char *token_file;    /* ServiceAccount token; read again for each connection */
 	char *snapshot_file; /* last known good state; NULL: none is kept */
 	char *server_name;   /* name in the operator's certificate; NULL: the endpoint's host */
-	bool export_untold;  /* when_unknown: default */
+	/* when_unknown is "default": export samples whose policy the operator has not sent. */
+	bool export_untold;
 };
 
-/* What all processors of the pipeline add up to. */
+/* The settings of all processors of the pipeline together. */
 struct processors_config {
 	struct config_pairs add_attributes; /* customprofilesexporter used as a processor */
 	struct attr_action *resource;
@@ -178,9 +179,9 @@ struct config {
 	struct processors_config processors;
 	struct exporter_config *exporters; /* in pipeline order */
 	size_t n_exporters;
-	struct http_config pprof;		 /* :1777 */
-	struct http_config health_check;	 /* localhost:13133 */
-	struct http_config live;		 /* 127.0.0.1:7070 */
+	struct http_config pprof;		 /* default :1777 */
+	struct http_config health_check;	 /* default localhost:13133 */
+	struct http_config live;		 /* default 127.0.0.1:7070 */
 	struct config_pairs resource_attributes; /* --tags, OTEL_RESOURCE_ATTRIBUTES */
 	char *service_name;   /* --service-name, OTEL_SERVICE_NAME; NULL: not given */
 	char *node_name;      /* NODE_NAME, KUBERNETES_NODE_NAME; NULL: not given */

@@ -11,7 +11,7 @@
 
 #include "agent/config/internal.h"
 
-enum { PIPE_WAIT_MS = 10000 }; /* for whoever writes into the pipe that is the file */
+enum { PIPE_WAIT_MS = 10000 }; /* longest wait for data when the file is a pipe */
 
 struct document {
 	const struct yaml_node *receivers, *processors, *exporters, *extensions, *service;

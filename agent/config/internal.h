@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of agent/config share, and what tests and the fuzzer enter by. */
+/* Shared by the files of agent/config; also entry points for tests and the fuzzer. */
 #pragma once
 
 #include "agent/config/config.h"
@@ -127,10 +127,10 @@ int parse_tracers(const struct tracer *known, const char *text, uint32_t *ret,
 		  struct error *err) _must_check_;
 /* Warns of tracers that were named in the configuration but that this version does not have. */
 void warn_of_tracers(struct loading *l);
-/* Adds what TEXT says to the list. */
+/* Parses the probe TEXT (lib/probe_spec.h) and adds it to RX. */
 int add_probe(struct receiver_config *rx, const char *text, struct error *err) _must_check_;
 int check_process_filter(const char *text, struct error *err) _must_check_;
-/* Also tells what the scheme says: 1 plaintext (http://), 0 nothing, -1 TLS (https://). */
+/* *RET_PLAINTEXT: 1 for http:// (plaintext), -1 for https:// (TLS), 0 without a scheme. */
 int check_grpc_endpoint(const char *text, int *ret_plaintext, struct error *err) _must_check_;
 int check_http_endpoint(const char *text, struct error *err) _must_check_;
 int check_header(const char *name, const char *value, struct error *err) _must_check_;

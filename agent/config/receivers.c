@@ -199,8 +199,8 @@ static int refuse_old_budget(struct fields *f, const struct yaml_node *node, voi
 #define RECEIVER(member) offsetof(struct config, receiver.member)
 static const struct field profiling_rows[] = {
     {"samples_per_second", FIELD_U32, RECEIVER(samples_per_second), 1, SAMPLES_PER_SECOND_MAX},
-    {"tracers", FIELD_QUIET},	   /* decode_profiling() reads it, */
-    {"interpreters", FIELD_QUIET}, /* ... and this afterwards */
+    {"tracers", FIELD_QUIET},	   /* decode_profiling() reads it */
+    {"interpreters", FIELD_QUIET}, /* decode_profiling() reads it, after `tracers` */
     {"reporter_interval", FIELD_DURATION_MS, RECEIVER(reporter_interval_ms),
      REPORTER_INTERVAL_MIN_MS, REPORTER_INTERVAL_MAX_MS},
     {"max_stack_depth", FIELD_U32, RECEIVER(max_stack_depth), 1, STACK_DEPTH_MAX},
@@ -228,7 +228,7 @@ static const struct field profiling_rows[] = {
     {"bpf_verifier_log_level", FIELD_IGNORED},
     {"bpf_fs_root", FIELD_IGNORED},
     {"include_env_vars", FIELD_IGNORED},
-    {"probes", FIELD_QUIET}, /* ... and this */
+    {"probes", FIELD_QUIET}, /* decode_profiling() reads it */
     {"probe_links", FIELD_IGNORED},
     {"uprobe_links", FIELD_IGNORED},
     {"load_probe", FIELD_IGNORED},

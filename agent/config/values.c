@@ -170,7 +170,7 @@ int pairs_parse(struct config_pairs *p, const char *text, bool percent, size_t m
 
 /*
  * glibc unrolls repetitions when it compiles: ((a{99}){99}){99} takes gigabytes. The product of all
- * bounds limits that from above, whatever nests in what.
+ * bounds is an upper limit of that, however they are nested.
  */
 static bool repeats_too_much(const char *text)
 {

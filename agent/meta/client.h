@@ -135,7 +135,7 @@ int meta_client_new(const struct meta_options *options, const struct meta_events
 struct meta_client *meta_client_free(struct meta_client *c);
 
 const struct pod_table *meta_client_table(const struct meta_client *c);
-/* Something turned (a tracer failed, an exporter recovered): a report soon, at most one a second.
- */
+/* Call when the report has changed (a tracer failed, an exporter recovered): it is sent soon, at
+ * most once a second. */
 void meta_client_report_soon(struct meta_client *c);
 void meta_client_status(const struct meta_client *c, struct meta_status *ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of meta_client share. */
+/* Shared by the files of meta_client. */
 #pragma once
 
 #include "agent/meta/client.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of the node stream from bytes, with a limit on what they grow to. Plain functions. */
+/* Decodes messages of the node stream, with a limit on the memory they take. Plain functions. */
 #pragma once
 
 #include "lib/base.h"

@@ -44,8 +44,8 @@ enum {
 
 struct pod_attribute {
 	const char *key;	   /* "k8s.pod.name" */
-	const char *value;	   /* "" of a list */
-	const char *const *values; /* NULL unless a list */
+	const char *value;	   /* "" for a list attribute */
+	const char *const *values; /* of a list attribute; else NULL */
 	size_t n_values;
 };
 
@@ -73,7 +73,7 @@ struct pod_entry {
 struct pod_policy {
 	uint64_t id;
 	bool enabled;
-	uint32_t hz;		    /* 1..POD_HZ_MAX; of one that is not enabled any */
+	uint32_t hz;		    /* 1..POD_HZ_MAX; no meaning unless enabled */
 	uint32_t off_cpu_per_mille; /* 0..1000 */
 	uint32_t priority;	    /* the budget cuts the lowest first */
 	const char *const *disabled_tracers;

@@ -70,7 +70,7 @@ static void after_work(struct work *work)
 	}
 }
 
-/* True when BYTES are there to be written. */
+/* Encodes the table into c->saver.bytes. False: there is nothing to write, or encoding failed. */
 static bool encode(struct meta_client *c, uint64_t now_ms)
 {
 	struct meta_saver *s = &c->saver;
@@ -110,7 +110,7 @@ void meta_saver_tick(struct meta_client *c, uint64_t now_ms)
 	r = work_submit(c->loop, &s->work, write_work, after_work);
 	if (r < 0) {
 		s->result = r;
-		after_work(&s->work); /* never under way */
+		after_work(&s->work); /* which the pool does not call */
 	}
 }
 

@@ -11,18 +11,19 @@
 
 enum { SNAPSHOT_MAX = 32 << 20, SNAPSHOT_HEADER_BYTES = 48 };
 
-/* All live objects into OUT, which was made with SNAPSHOT_MAX. -ENODATA: there is no state yet;
- * -E2BIG: more than the cap; -ENOMEM. */
+/* Encodes all live objects into OUT, a buffer with the cap SNAPSHOT_MAX. -ENODATA: there is no
+ * state yet; -E2BIG: more than the cap; -ENOMEM. */
 int snapshot_encode(const struct pod_table *t, struct buf *out) _must_check_;
 /*
- * Beside, flushed, renamed, mode 0600; the directory must exist. A negative errno leaves the file
- * that was there.
+ * Writes a new file beside PATH with mode 0600, flushes it, and renames it to PATH. The directory
+ * must exist. On failure (a negative errno) the old file stays.
  */
 int snapshot_write(const char *path, const void *data, size_t len) _must_check_;
 
 /*
- * Into T, which has no state yet. -ENOENT: there is no file; -EBADMSG (with words): it is damaged,
- * larger than the cap, or of another version: T is as before; -EPERM: others could have written it.
+ * Loads the file into T, which has no state yet. -ENOENT: there is no file; -EBADMSG: it is
+ * damaged, larger than the cap, or of another version, and T is as before; -EPERM: others could
+ * have written it.
  */
 int snapshot_load(const char *path, struct pod_table *t, uint64_t now_ms,
 		  struct error *err) _must_check_;

@@ -22,7 +22,8 @@ static int base64url_value(char c)
 	return c == '-' ? 62 : c == '_' ? 63 : -1;
 }
 
-/* LEN characters into OUT, which has room for as many; the number of bytes, or -EINVAL. */
+/* Decodes LEN characters to OUT, which has room for as many. Returns the number of bytes or
+ * -EINVAL. */
 static ssize_t base64url_decode(const char *text, size_t len, char *out)
 {
 	uint32_t bits = 0;
@@ -67,7 +68,7 @@ int64_t token_expiry(const char *text)
 	return expires;
 }
 
-/* The whole file into BYTES; its length, or why not. */
+/* Reads the whole file into BYTES. Returns its length or -errno; -EFBIG: above TOKEN_MAX. */
 static ssize_t read_file(const char *path, char bytes[TOKEN_MAX + 1])
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -16,10 +16,10 @@ struct token {
 };
 
 /*
- * -EINVAL: empty, larger than TOKEN_MAX, or with characters that no header can have; words name the
- * file and never the token.
+ * -EINVAL: empty, or with characters that no header can have; -EFBIG: larger than TOKEN_MAX. ERR
+ * names the file and never the token.
  */
 int token_read(const char *path, struct token *ret, struct error *err) _must_check_;
 void token_done(struct token *t); /* wipes it */
-/* From the token's text; exposed for tests. 0 when it does not say. */
+/* The "exp" of the token TEXT, Unix time; 0: none, or no JWT. Exposed for tests. */
 int64_t token_expiry(const char *text);

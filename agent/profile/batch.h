@@ -119,7 +119,7 @@ struct batch_sample {
 
 enum profile_kind { PROFILE_CPU, PROFILE_OFF_CPU, PROFILE_PROBE, PROFILE_KIND_COUNT };
 
-/* What the values of a kind of profile are, in OTLP's and pprof's words. */
+/* Type and unit of the values of a kind of profile, by the names that OTLP and pprof use. */
 struct profile_type {
 	const char *sample_type, *sample_unit;
 	/* Values count samples that each stand for one period, in this unit; NULL: values are
@@ -131,7 +131,7 @@ const struct profile_type *profile_type_of(enum profile_kind kind);
 struct batch_profile {
 	uint32_t resource;
 	enum profile_kind kind;
-	const char *probe;		  /* its name; "" when it is of another kind */
+	const char *probe;		  /* the probe's name; "" for other kinds */
 	uint64_t period_ns;		  /* 0 when the type has none */
 	uint32_t first_sample, n_samples; /* into samples */
 };

@@ -79,8 +79,8 @@ static void *arena_alloc(struct batch_builder *b, size_t size)
 }
 
 /*
- * Finds ENTRY (SIZE bytes) in E or appends a copy. *ret_new tells which; the index is good only
- * when the builder has no error. The equal function looks at the fields that count.
+ * Finds ENTRY (SIZE bytes) in E, or appends a copy (*ret_new). Returns the index, which is valid
+ * only when the builder has no error. EQUAL compares the fields that make entries equal.
  */
 static uint32_t add_entry(struct batch_builder *b, struct entries *e, uint64_t hash,
 			  ref_table_equal equal, const void *entry, size_t size, bool *ret_new)

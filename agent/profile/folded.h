@@ -2,21 +2,21 @@
 /*
  * Folded stacks, the input of flamegraph.pl, inferno and speedscope: one line a stack,
  * "process;root frame;...;leaf frame weight", of the samples of one kind. The weight of CPU samples
- * is their number; where rates differ, as if all had been taken at the highest of them. That of
- * others is their value.
+ * is their number; when their rates differ, the number that there would be at the highest rate. The
+ * weight of other samples is their value.
  */
 #pragma once
 
 #include "agent/profile/batch.h"
 #include "lib/buf.h"
 
+/* Instead of a kind: CPU and off-CPU time, in ns. */
+#define FOLDED_WALL PROFILE_KIND_COUNT
+
 /*
  * Counts of all batches added. Memory is bounded: once the lines take MAX_BYTES, new stacks are
  * counted as "process;[profile full]". One thread at a time.
  */
-/* Instead of a kind: CPU and off-CPU time, in ns. */
-#define FOLDED_WALL PROFILE_KIND_COUNT
-
 struct folded;
 int folded_new(size_t max_bytes, enum profile_kind kind, struct folded **ret) _must_check_;
 struct folded *folded_free(struct folded *f);

@@ -18,7 +18,7 @@ struct otlp_options {
 	size_t max_bytes; /* split threshold per request, uncompressed; 0 = OTLP_REQUEST_MAX */
 };
 
-/* One encoded request; DATA is freed by the callee after the callback unless it is taken. */
+/* One encoded request. otlp_requests_free() frees DATA. */
 struct otlp_request {
 	uint8_t *data;
 	size_t len;

@@ -15,7 +15,7 @@
 
 #include "lib/cursor.h"
 
-/* From the request down to the sample: the field that each level is in. */
+/* The field numbers that lead from the request down to its samples. */
 static const uint32_t path[] = {
     1, /* ExportProfilesServiceRequest.resource_profiles */
     2, /* ResourceProfiles.scope_profiles */
@@ -23,7 +23,7 @@ static const uint32_t path[] = {
     2, /* Profile.samples */
 };
 
-/* The number in the other generation; those that are not here are the same in both. */
+/* The field's number in the other generation. Numbers above 4 are the same in both. */
 static uint32_t renumber(uint32_t number, bool to_g6)
 {
 	static const uint32_t g5_to_g6[] = {0, 1, 4, 2, 3}, g6_to_g5[] = {0, 1, 3, 4, 2};
@@ -49,7 +49,7 @@ static int convert_sample(struct cursor c, uint8_t *base, bool to_g6)
 	return 0;
 }
 
-/* BASE: the bytes that C is of. */
+/* BASE: where the bytes that C reads begin. */
 static int convert_level(struct cursor c, uint8_t *base, size_t level, bool to_g6)
 {
 	int r = 0;
