@@ -5,13 +5,13 @@ import java.lang.reflect.Method;
 import java.util.concurrent.atomic.LongAdder;
 
 /**
- * What bench_java.py looks at. Beside it are the classes C0, C1, ... that it writes: a chain of methods, of which m(K) calls
- * the next, and the last one leaf().
+ * The program that bench_java.py profiles. Beside it are the classes C0, C1, ... that bench_java.py writes. Each has a
+ * chain of methods: every method calls the next one, and the last one calls leaf().
  *
  * <pre>
  * BenchJava SECONDS chain DEPTH          spins at the end of the last DEPTH methods of C0, which are compiled
- * BenchJava SECONDS methods CLASSES      once through each class's chain, 60 ms at its end; then "seen"
- * BenchJava SECONDS threads N            N threads run chains without an end; how many each second
+ * BenchJava SECONDS methods CLASSES      runs each class's chain once, spins 60 ms at its end, then prints "seen"
+ * BenchJava SECONDS threads N            N threads run chains again and again; prints how many thousands, each second
  * </pre>
  */
 public final class BenchJava {

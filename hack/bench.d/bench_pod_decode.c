@@ -119,8 +119,8 @@ static void pair(struct buf *b, unsigned int field, const char *key, const char 
 }
 
 /*
- * The server's bookkeeping: half of every pod, and nothing that Kiln reads. As in real pods a
- * bracket every 10 bytes and an escape every 30 or so.
+ * metadata.managedFields: half of every pod, and Kiln reads none of it. As in real pods, about
+ * every tenth byte is a bracket, and about every 30th an escape.
  */
 static void managed_fields(struct buf *json)
 {

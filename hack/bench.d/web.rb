@@ -8,7 +8,7 @@ module Shop
   Item = Struct.new(:name, :price)
   Request = Struct.new(:path, :query)
 
-  # Where the items are.
+  # Stores the items.
   class Repository
     def initialize
       @items = (0...60).map { |i| Item.new("item #{i}", i * 37 % 101) }
@@ -30,7 +30,7 @@ module Shop
     end
   end
 
-  # A page of them.
+  # Renders a page of items.
   class Template
     def page(items)
       "<table>#{items.map { |item| row(item) }.join}</table>"
@@ -57,7 +57,7 @@ module Shop
     end
   end
 
-  # What a path leads to.
+  # Handles the request for a path.
   class Controller
     def initialize
       @repository = Repository.new

@@ -76,7 +76,7 @@ func (w *writer) putStatus(p pod) error {
 	return w.request("PUT", w.path(p)+"/"+w.name(p)+"/status", "kubelet", protobuf, e.b)
 }
 
-// A pod goes and another one starts in its place: six events.
+// Deletes a pod and starts another one in its place: six events.
 func (w *writer) start(n, incarnation int) error {
 	was := w.path(pod{n, incarnation, 0}) + "/" + w.name(pod{n, incarnation, 0})
 	if err := w.request("DELETE", was+"?gracePeriodSeconds=0", "kubelet", "", nil); err != nil {
@@ -146,7 +146,7 @@ func (w *writer) load() error {
 	})
 }
 
-// Each call of the bench starts pods in other places, so that it may be called again.
+// Replaces STARTS pods a second. ROUND: the number of the call; each call replaces other pods.
 func (w *writer) churn(starts, seconds, round int) error {
 	var failed atomic.Int64
 	each(starts, seconds, func(i int) {

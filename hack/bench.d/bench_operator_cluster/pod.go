@@ -30,7 +30,7 @@ func (e *encoder) text(field int, s string) {
 	e.b = append(e.b, s...)
 }
 
-// A message of which the length is known when it has been written: it makes room for it then.
+// Writes a message. Its length is known only afterwards, so its bytes are moved to make room for the length.
 func (e *encoder) message(field int, write func()) {
 	e.varint(uint64(field)<<3 | 2)
 	at := len(e.b)
@@ -104,9 +104,8 @@ type pod struct{ n, incarnation, step int }
 
 const steps = 5
 
-// What a server adds; what a client that creates a pod leaves out.
-// SENT, nanoseconds of the clock, is told in the place of a container's id: who is told of the container knows then how
-// late it was told.
+// The fields that the server adds to a created pod. SENT (nanoseconds of the clock) is written into the id of a
+// container, so that a client that receives the pod knows how late it is.
 type stored struct {
 	version uint64
 	status  bool
@@ -135,7 +134,7 @@ func (c *cluster) owner(w int) (kind, name, hash string) {
 	return "Job", name, hash
 }
 
-// StatefulSets keep their names; here each place of one has its own.
+// Pods of a StatefulSet keep their name when they are replaced; other names have a random part.
 func (c *cluster) name(p pod) string {
 	w := c.workload(p)
 	kind, owner, _ := c.owner(w)
@@ -316,7 +315,7 @@ func (c *cluster) status(e *encoder, p pod, images [3]string, sent int64) {
 	e.text(9, "Burstable")
 }
 
-// Who set which field, in the length that it has: more than half of a pod.
+// managedFields, by manager, as long as in real pods: more than half of a pod's bytes.
 var managed = func() map[string]string {
 	own := `{"f:metadata":{"f:annotations":{".":{},"f:resource.opentelemetry.io/service.name":{}},"f:labels":{".":{},` +
 		`"f:app":{},"f:app.kubernetes.io/instance":{},"f:app.kubernetes.io/version":{},"f:pod-template-hash":{},"f:team":{}},` +
@@ -357,7 +356,7 @@ var managed = func() map[string]string {
 	}
 }()
 
-// A node's or a namespace's metadata; LABEL is a name and a value more.
+// The metadata of a node or a namespace. LABEL: the name and the value of one more label.
 func encodeNamed(e *encoder, kind, name string, version uint64, label ...string) {
 	e.message(1, func() {
 		e.text(1, name)

@@ -20,9 +20,9 @@ import (
 	"time"
 )
 
-// Answers for pods, nodes and namespaces itself, and hands everything else to the API server behind it. HTTP/2 and
-// TLS are Go's, as the API server's are; a watch event is one write, as its are. Nothing of a pod is kept but how
-// often its place was taken: the bytes are made as they go out.
+// Answers requests for pods, nodes and namespaces itself, and passes all others on to a real API server. HTTP/2 and TLS
+// are Go's, and each watch event is one write, as in the API server. Of a pod only its incarnation is stored: its bytes
+// are made when they are sent.
 type replay struct {
 	cluster
 	kiln        string // its namespace
@@ -181,7 +181,7 @@ func (r *replay) tell(event, api, kind string, object func(e *encoder, version u
 	}
 }
 
-// /bench/relabel?team=7: that namespace has another label.
+// /bench/relabel?team=7 changes a label of that namespace.
 func (r *replay) relabel(w http.ResponseWriter, request *http.Request) {
 	n, _ := strconv.Atoi(request.URL.Query().Get("team"))
 	r.tell("MODIFIED", "meta.k8s.io/v1", "Namespace", func(e *encoder, version uint64) {
@@ -190,7 +190,7 @@ func (r *replay) relabel(w http.ResponseWriter, request *http.Request) {
 	_, _ = fmt.Fprintln(w, "done")
 }
 
-// A pod goes, another one starts in its place, one event after the other.
+// Deletes a pod and starts another one in its place, one event after the other.
 func (r *replay) start(n int) {
 	was := pod{n, int(r.incarnation[n]), steps - 1}
 	r.send("DELETED", was)
@@ -231,7 +231,7 @@ func each(starts, seconds int, f func(i int)) {
 	all.Wait()
 }
 
-// A token is whoever it says: hack/bench stream makes thousands.
+// Answers a TokenReview with what the token claims, unverified: hack/bench stream makes thousands of tokens.
 func (r *replay) review(w http.ResponseWriter, request *http.Request) {
 	var asked struct {
 		Spec struct {

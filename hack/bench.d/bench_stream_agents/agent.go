@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// One node's agent: says hello, acknowledges, reports, and notes when something came. It keeps nothing of what it is
-// told. Numbers of fields: proto/kiln/node/v1/node.proto.
+// One node's agent: sends Hello, Acks and Reports, and notes when messages came. It stores none of their contents.
+// Field numbers: proto/kiln/node/v1/node.proto.
 type agent struct {
 	fleet *fleet
 	token string
@@ -86,7 +86,7 @@ func walk(b []byte, f func(number int, value uint64, bytes []byte)) error {
 	return nil
 }
 
-// As long as an API server's, unsigned: the replay believes it.
+// A token as long as an API server's. It is not signed: the replay does not verify it.
 func makeToken(node string) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	claims, _ := json.Marshal(map[string]any{"exp": time.Now().Add(2 * time.Hour).Unix(), "node": node,
@@ -116,7 +116,7 @@ func (a *agent) ack(c *call) error {
 	return c.send(field(nil, 2, m))
 }
 
-// What a window of an agent at work looks like: some 250 bytes.
+// The Report of a busy agent, some 250 bytes.
 func makeReport() []byte {
 	m := number(nil, 1, 1700000000)
 	for i := 2; i <= 5; i++ {

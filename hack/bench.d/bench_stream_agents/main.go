@@ -3,10 +3,10 @@
 // Agents of many nodes for hack/bench stream: each has a TLS connection and a stream of its own. It does what the
 // lines of its standard input say and answers each with a line of JSON:
 //
-//	connect SECONDS   every agent anew, without a state, at some time within SECONDS; answers when all have theirs
-//	mark              counts from zero
-//	events            how late marked watch events came
-//	broadcast NS      when the last message of each agent came, after NS of the clock
+//	connect SECONDS   connects every agent anew, at some time within SECONDS; answers when all have their snapshot
+//	mark              sets all counts to zero
+//	events            answers how late marked watch events came
+//	broadcast NS      answers how long after NS (of the clock) the last message of each agent came
 package main
 
 import (
@@ -60,7 +60,7 @@ func (f *fleet) takeProblems() map[string]int {
 	return was
 }
 
-// In milliseconds.
+// Quantiles of ALL, in milliseconds.
 func distribution(all []time.Duration) map[string]any {
 	if len(all) == 0 {
 		return map[string]any{"n": 0}
