@@ -15,7 +15,8 @@ struct peer {
 	char address[PEER_ADDRESS_MAX]; /* "127.0.0.1:8443", "[::1]:8443" */
 	bool is_named;			/* the last finished look-up of the names found it */
 	bool is_seen;			/* the look-up under way found it */
-	bool is_whole;			/* it has reported all its agents */
+	/* It has reported all its agents. */
+	bool is_whole;
 	uint64_t id; /* of the connection */
 	uint64_t retry_ms, pause_ms;
 	struct kube_credentials *credentials;

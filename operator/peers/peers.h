@@ -19,8 +19,7 @@ enum {
 	PEERS_MAX = 64,
 	PEERS_LOOK_MS = 5000,	 /* between two look-ups of the names */
 	PEERS_RETRY_MS = 1000,	 /* after a connection that ended; doubles up to PEERS_LOOK_MS */
-	/* Without a message, after which a connection is ended: replicas send one every 20 s. */
-	PEERS_SILENT_MS = 60000,
+	PEERS_SILENT_MS = 60000, /* silence that ends a connection; replicas send every 20 s */
 };
 
 struct peers_options {
