@@ -38,7 +38,7 @@ struct informer {
 	struct informer_stats stats;
 	struct log_limit log, refusal_log, object_log;
 	bool started, closing;
-	bool relist;  /* relist when the list under way is complete */
+	bool relist;  /* relist at the first item of the watch after the list under way */
 	bool healing; /* a list is due, by the timer `heal` */
 };
 
@@ -498,7 +498,7 @@ void informer_relist(struct informer *f)
 	if (!f->stats.lists) /* nothing has come yet */
 		return;
 	f->relist = !f->call || f->core.step != INFORMER_WATCH || f->core.initial;
-	if (f->closing || f->relist) /* on_item() relists when the list under way is complete */
+	if (f->closing || f->relist) /* on_item() relists, at the first item of the next watch */
 		return;
 	kube_cancel(f->call);
 	ended(f, INFORMER_END_EXPIRED, 0);
