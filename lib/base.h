@@ -147,9 +147,9 @@ static inline uint64_t fold_multiply(uint64_t a, uint64_t b)
 /*
  * Hashes N words, for hash tables with long keys. Four words take two multiplications, which the
  * CPU can run in parallel; hash_bytes() takes eight, one after the other. SEED should be secret
- * where others choose the words, so that they cannot choose keys that collide. fold_multiply() is
- * taken from wyhash (public domain, Wang Yi); the constants are digits of the square roots of 2, 3,
- * 5 and 7.
+ * where others choose the words, so that they cannot choose keys that collide. To mix by a folded
+ * product is the method of wyhash (public domain, Wang Yi); the constants are digits of the square
+ * roots of 2, 3, 5 and 7.
  */
 static inline uint64_t hash_words(const uint64_t *words, size_t n, uint64_t seed)
 {

@@ -98,8 +98,10 @@ int token_read(const char *path, struct token *ret, struct error *err)
 	struct token t;
 	int r = 0;
 
-	if (len < 0)
+	if (len < 0) {
+		explicit_bzero(bytes, sizeof(bytes));
 		return error_set(err, (int)len, "%s: %s", path, strerror((int)-len));
+	}
 	while (len > 0 && strchr(" \t\r\n", bytes[len - 1]))
 		len--;
 	for (i = 0; i < len && r == 0; i++) {

@@ -35,7 +35,6 @@ enum session_step {
 	STEP_WELCOME, /* send Welcome; then, unless the agent resumes, a snapshot */
 	STEP_BEGIN,
 	STEP_BODY,
-	STEP_END,
 	STEP_LIVE,
 	STEP_WATCH, /* the controller's: send agents' events (watch.c) */
 };
