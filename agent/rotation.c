@@ -68,13 +68,11 @@ static enum memory_pressure limiter_pressure(const struct processors_config *p)
 void agent_limit_memory(void *agent)
 {
 	struct agent *a = agent;
-	uint64_t budget = a->memory_budget, used;
+	uint64_t budget = a->memory_budget, slabs,
+		 used = footprint_anonymous() + sampler_map_bytes(a->sampler, &slabs);
 	enum memory_pressure pressure;
-	struct sampler_stats stats;
 
-	sampler_read_stats(a->sampler, &stats);
-	used = footprint_anonymous() + stats.map_bytes;
-	sampler_limit_slabs(a->sampler, budget_for_slabs(budget, used - stats.slab_bytes));
+	sampler_limit_slabs(a->sampler, budget_for_slabs(budget, used - slabs));
 	pressure = MAX(budget_pressure(budget, used), limiter_pressure(&a->config->processors));
 	metric_set(M_MEMORY_USED_BYTES, (int64_t)used);
 	if (pressure != a->pressure)

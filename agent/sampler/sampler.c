@@ -786,6 +786,15 @@ static uint64_t maps_bytes(struct sampler *s)
 	return s->maps_bytes;
 }
 
+uint64_t sampler_map_bytes(struct sampler *s, uint64_t *ret_slabs)
+{
+	uint64_t slabs = s->slabs.used;
+
+	if (ret_slabs)
+		*ret_slabs = slabs;
+	return maps_bytes(s) + slabs + (s->off_cpu ? off_cpu_map_bytes(s->off_cpu) : 0);
+}
+
 uint64_t sampler_run_ns(struct sampler *s)
 {
 	look_at_run_time(s, now_ns());
@@ -800,8 +809,5 @@ void sampler_read_stats(struct sampler *s, struct sampler_stats *ret)
 			ret->counts[i] += s->cpus[cpu].stats.n[i];
 	ret->run_ns = sampler_run_ns(s);
 	ret->runs = s->run_time.total.runs;
-	ret->slab_bytes = s->slabs.used;
-	ret->map_bytes = maps_bytes(s) + ret->slab_bytes;
-	if (s->off_cpu)
-		ret->map_bytes += off_cpu_map_bytes(s->off_cpu);
+	ret->map_bytes = sampler_map_bytes(s, NULL);
 }

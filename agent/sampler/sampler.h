@@ -156,9 +156,7 @@ struct sampler_stats {
 	/* run_ns: CPU time of all programs; 0 where the kernel does not count it. runs: of the
 	 * sampling program. Both are estimates while off-CPU sampling is on (run_time.h). */
 	uint64_t run_ns, runs;
-	/* map_bytes: memory of all maps. slab_bytes: the part of the slabs (unwind tables and
-	 * mappings), which is current; the part of other maps may be SAMPLER_MAPS_AGE_S old. */
-	uint64_t map_bytes, slab_bytes;
+	uint64_t map_bytes; /* sampler_map_bytes() */
 	uint64_t processes; /* entries of `processes` at the last sampler_read_named() */
 };
 /* Limits the memory that unwind tables and mappings take together. No limit at first. */
@@ -169,5 +167,10 @@ void sampler_limit_slabs(struct sampler *s, size_t bytes);
  */
 bool sampler_slabs_are_tight(const struct sampler *s);
 void sampler_read_stats(struct sampler *s, struct sampler_stats *ret);
+/*
+ * The memory of all maps, bytes. RET_SLABS (may be NULL): the part of the slabs (unwind tables and
+ * mappings), which is current; the part of other maps may be SAMPLER_MAPS_AGE_S old.
+ */
+uint64_t sampler_map_bytes(struct sampler *s, uint64_t *ret_slabs);
 /* The CPU time of all programs until now, ns; 0 when the kernel does not tell. Cheap. */
 uint64_t sampler_run_ns(struct sampler *s);

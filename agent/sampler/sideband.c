@@ -180,9 +180,9 @@ static void read_record(struct sideband *s, struct ring *r, size_t size)
 
 static void drain_ring(struct sideband *s, struct ring *r)
 {
-	const uint8_t *data = (const uint8_t *)r->page + sysconf(_SC_PAGESIZE);
 	uint64_t head, tail;
-	size_t mask = ring_bytes(r) - 1;
+	const uint8_t *data;
+	size_t bytes, mask;
 	bool full;
 
 	if (!r->page)
@@ -190,8 +190,13 @@ static void drain_ring(struct sideband *s, struct ring *r)
 	s->unknown = 0;
 	head = __atomic_load_n(&r->page->data_head, __ATOMIC_ACQUIRE);
 	tail = r->page->data_tail;
-	full = head - tail > ring_bytes(r) - RECORD_MAX;
-	s->matters |= head - tail > ring_bytes(r) / 4;
+	if (head == tail)
+		return;
+	data = (const uint8_t *)r->page + sysconf(_SC_PAGESIZE);
+	bytes = ring_bytes(r);
+	mask = bytes - 1;
+	full = head - tail > bytes - RECORD_MAX;
+	s->matters |= head - tail > bytes / 4;
 	while (tail < head) {
 		uint16_t size;
 
