@@ -47,6 +47,7 @@ struct job {
 	struct error err;
 	struct image_content content;
 	int result;
+	uint64_t ns; /* CPU time of both jobs */
 	bool identified, big;
 	bool unshared;	  /* its content is not hashed */
 	uint32_t slot;	  /* that its table was compiled for; the image may have left it since */
@@ -90,6 +91,14 @@ struct table_compiler *table_compiler_free(struct table_compiler *c)
 	return NULL;
 }
 
+static uint64_t thread_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
 /* Thread pool. Identifies the content. Keeps the copy of the file for the compilation, unless
  * copies already hold COPIES_MAX. */
 static void identify(struct work *work)
@@ -97,6 +106,7 @@ static void identify(struct work *work)
 	struct job *job = container_of(work, struct job, work);
 	struct table_compiler *c = job->compiler;
 	size_t size = job->image->size;
+	uint64_t begun = thread_ns();
 
 	if (atomic_load(&c->stopped)) {
 		job->result = -ECANCELED;
@@ -110,6 +120,7 @@ static void identify(struct work *work)
 		job->result = image_identify(job->image, &job->content);
 	if (!job->copy)
 		atomic_fetch_sub(&c->copies, size);
+	job->ns += thread_ns() - begun;
 }
 
 static void drop_copy(struct job *job)
@@ -132,10 +143,8 @@ static int parse(struct job *job, const struct image *image)
 	return r ? r : runtime_mark(&job->probe, &job->table);
 }
 
-/* Thread pool. */
-static void compile(struct work *work)
+static void compile_image(struct job *job)
 {
-	struct job *job = container_of(work, struct job, work);
 	_cleanup_(image_unrefp) struct image *copy = NULL;
 	const struct image *image = job->image;
 	int r;
@@ -158,6 +167,16 @@ static void compile(struct work *work)
 	job->result = parse(job, image);
 	if (!job->result)
 		job->result = image_content_check(job->image, image);
+}
+
+/* Thread pool. */
+static void compile(struct work *work)
+{
+	struct job *job = container_of(work, struct job, work);
+	uint64_t begun = thread_ns();
+
+	compile_image(job);
+	job->ns += thread_ns() - begun;
 }
 
 static void drop_job(struct job *job)
@@ -183,6 +202,9 @@ static void finish_job(struct job *job, int r)
 	if (r < 0)
 		log_debug("unwind", "%s: %s", job->image->path,
 			  job->err.message[0] ? job->err.message : strerror(-r));
+	else
+		log_debug("unwind", "%s: its table took %.1f ms of CPU time", job->image->path,
+			  (double)job->ns / 1e6);
 	drop_job(job);
 }
 
