@@ -55,7 +55,7 @@ struct switch_clock {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* user space sets it: CPUs */
+	__uint(max_entries, 1); /* user space sets it: that of `cpus` */
 	__type(key, uint32_t);
 	__type(value, struct switch_clock);
 } switch_clocks SEC(".maps");
@@ -163,6 +163,18 @@ static __always_inline uint64_t switch_time(const struct task_struct *prev, uint
 	return clock + c->lag;
 }
 
+/* The entry of CPU NUMBER, for its counters; that of CPU 0 if NUMBER is not sampled and has none.
+ */
+static __always_inline struct kiln_cpu *counting_cpu(uint32_t number)
+{
+	struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &number);
+
+	if (cpu)
+		return cpu;
+	number = 0;
+	return bpf_map_lookup_elem(&cpus, &number);
+}
+
 static __attribute__((noinline)) void tell_end(struct kiln_thread *t, uint64_t ns)
 {
 	struct kiln_wait_end end = {
@@ -172,13 +184,12 @@ static __attribute__((noinline)) void tell_end(struct kiln_thread *t, uint64_t n
 	    .began = t->out,
 	    .ns = ns,
 	};
-	uint32_t slot = bpf_get_smp_processor_id();
 	struct kiln_cpu *cpu;
 
 	t->chance = 0;
 	if (!bpf_ringbuf_output(&ring, &end, sizeof(end), BPF_RB_NO_WAKEUP))
 		return;
-	cpu = bpf_map_lookup_elem(&cpus, &slot);
+	cpu = counting_cpu(bpf_get_smp_processor_id());
 	if (cpu)
 		cpu->stats.n[KILN_STAT_WAIT_END_LOST]++;
 }
@@ -349,9 +360,15 @@ int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struc
 
 	begin_running(next, now);
 	t = begin_waiting(prev, now, queue);
-	cpu = t ? bpf_map_lookup_elem(&cpus, &number) : 0;
-	if (!cpu)
+	if (!t)
 		return 0;
+	cpu = bpf_map_lookup_elem(&cpus, &number);
+	if (!cpu) {
+		/* A CPU that is not sampled. The wait gets no sample, so user space must not be
+		 * told its end. */
+		t->chance = 0;
+		return 0;
+	}
 	cause = cause_of(prev, queue);
 	begun = begin_wait(ctx, cpu, t, cause, process_id(prev));
 	if (begun < 0) {
@@ -432,9 +449,10 @@ static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_st
 static __always_inline int describe_sleeper(struct task_struct *task, const struct kiln_thread *t,
 					    struct kiln_sample *r)
 {
-	uint32_t tgid = process_id(task), number = bpf_get_smp_processor_id();
+	uint32_t tgid = process_id(task);
 	uint64_t exec_id = kernel_read(task, self_exec_id);
-	struct kiln_cpu *cpu = bpf_map_lookup_elem(&cpus, &number);
+	/* TASK runs on no CPU, so it does not matter whether the reader's CPU is sampled. */
+	struct kiln_cpu *cpu = counting_cpu(bpf_get_smp_processor_id());
 	struct kiln_process *process;
 	int fresh = 0;
 
