@@ -85,6 +85,7 @@ struct agent {
 	struct debug_pprof *pprof;
 	struct live *live;
 	bool cpus_failed; /* adding CPUs that came online failed at the end of the last window */
+	bool cpus_beyond; /* there was a warning about CPUs that the maps have no room for */
 	bool reported;	  /* the first window has been delivered */
 	bool has_signals; /* sigint and sigterm are initialised */
 	bool has_handles; /* timers and the ring's poll are initialised */

@@ -32,6 +32,7 @@ void agent_refresh_metrics(void *arg)
 	intake_read_stats(a->intake, &in);
 	metric_set(M_SAMPLES_UNSELECTED, (int64_t)(s.counts[KILN_STAT_SKIPPED] + in.unselected));
 	metric_set(M_SAMPLES_THINNED, (int64_t)s.counts[KILN_STAT_THINNED]);
+	metric_set(M_CPUS_UNSAMPLED, (int64_t)sampler_cpus_beyond(a->sampler));
 	metric_set(M_RING_FULL, (int64_t)s.counts[KILN_STAT_RING_FULL]);
 	metric_set(M_DROPPED_RING_FULL, (int64_t)s.counts[KILN_STAT_RING_FULL]);
 	metric_set(M_DROPPED_RING_SHARE, (int64_t)s.counts[KILN_STAT_SHED_SAMPLE]);

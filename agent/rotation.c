@@ -134,6 +134,20 @@ void agent_close_window(struct agent *a)
 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
+/* Logs once: the maps have their sizes until the agent is restarted. */
+static void warn_of_cpus_beyond(struct agent *a)
+{
+	size_t beyond = sampler_cpus_beyond(a->sampler);
+
+	if (!beyond || a->cpus_beyond)
+		return;
+	a->cpus_beyond = true;
+	log_warn("agent",
+		 "CPUs that were added are not sampled (%zu): there is room for CPUs 0 to %d; "
+		 "restart the agent",
+		 beyond, sampler_cpus(a->sampler) - 1);
+}
+
 /* Logs only the first of several failures in a row; the next window tries again. */
 static void follow_cpus(struct agent *a)
 {
@@ -144,6 +158,7 @@ static void follow_cpus(struct agent *a)
 	if (failed && !a->cpus_failed)
 		log_warn("agent", "a CPU that came online is not sampled: %s", err.message);
 	a->cpus_failed = failed;
+	warn_of_cpus_beyond(a);
 }
 
 /*

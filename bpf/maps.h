@@ -134,9 +134,10 @@ struct {
 
 /*
  * One value for each CPU, by its number; user space sets max_entries of this map and the next to
- * the number of CPUs. Not per-CPU arrays: their values are limited to 32 KiB, and only lookups in
- * plain arrays are inlined into the program by every kernel. Mappable, because such memory is
- * aligned to cache lines.
+ * the CPUs that it expects (agent/sampler/cpus.h: cpus_room()). A CPU that was added beyond them
+ * has no value: it is not sampled. Not per-CPU arrays: their values are limited to 32 KiB, and only
+ * lookups in plain arrays are inlined into the program by every kernel. Mappable, because such
+ * memory is aligned to cache lines.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-/* By CPU number; max_entries is set to the CPUs. */
+/* By CPU number; max_entries is that of `cpus`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

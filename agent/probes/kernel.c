@@ -340,6 +340,7 @@ static int reset_counts(const struct probe_kernel *k, uint32_t number,
 			const struct probe_spec *spec)
 {
 	uint64_t start = 0, end = 0;
+	/* `probes` is a per-CPU array: the kernel copies a value for each possible CPU. */
 	int cpus = libbpf_num_possible_cpus();
 	_cleanup_free_ struct kiln_probe *zeros =
 	    cpus < 1 ? NULL : calloc((size_t)cpus, sizeof(*zeros));
@@ -398,7 +399,7 @@ struct probe_link *probe_link_free(struct probe_link *link)
 
 void probe_kernel_read(const struct probe_kernel *k, uint32_t number, struct kiln_probe *ret)
 {
-	int cpus = libbpf_num_possible_cpus();
+	int cpus = libbpf_num_possible_cpus(); /* as in reset_counts() */
 	_cleanup_free_ struct kiln_probe *each =
 	    cpus < 1 ? NULL : calloc((size_t)cpus, sizeof(*each));
 

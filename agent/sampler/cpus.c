@@ -36,7 +36,7 @@ static int read_number(struct cursor *c, size_t *ret)
 	return 0;
 }
 
-static int read_range(struct cursor *c, bool *online, size_t n)
+static int read_range(struct cursor *c, bool *online, size_t n, size_t *beyond)
 {
 	size_t first, last;
 	int r = read_number(c, &first);
@@ -48,14 +48,17 @@ static int read_range(struct cursor *c, bool *online, size_t n)
 	}
 	for (size_t i = first; !r && i <= last && i < n; i++)
 		online[i] = true;
+	if (!r && last >= MAX(first, n))
+		*beyond += last - MAX(first, n) + 1;
 	return r;
 }
 
-int cpus_read(const char *path, bool *ret_online, size_t n)
+int cpus_read(const char *path, bool *ret_online, size_t n, size_t *ret_beyond)
 {
 	_cleanup_free_ bool *online = calloc(MAX(n, 1), sizeof(*online));
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	char text[LIST_MAX];
+	size_t beyond = 0;
 	struct cursor c;
 	ssize_t len;
 	int r = 0;
@@ -69,7 +72,7 @@ int cpus_read(const char *path, bool *ret_online, size_t n)
 		return -errno;
 	c = cursor_of(text, (size_t)len);
 	while (!r && peek(&c) && peek(&c) != '\n') {
-		r = read_range(&c, online, n);
+		r = read_range(&c, online, n, &beyond);
 		if (!r && peek(&c) == ',')
 			cursor_skip(&c, 1);
 		else if (!r && peek(&c) && peek(&c) != '\n')
@@ -78,7 +81,27 @@ int cpus_read(const char *path, bool *ret_online, size_t n)
 	if (r < 0)
 		return r;
 	memcpy(ret_online, online, n * sizeof(*online));
+	if (ret_beyond)
+		*ret_beyond = beyond;
 	return 0;
+}
+
+size_t cpus_room(size_t present, size_t possible)
+{
+	return MIN(MAX(2 * present, (size_t)CPUS_ROOM_MIN), possible);
+}
+
+size_t cpus_expected(const char *path, size_t possible)
+{
+	_cleanup_free_ bool *present = calloc(MAX(possible, 1), sizeof(*present));
+	size_t n = possible;
+
+	if (!present || cpus_read(path, present, possible, NULL) < 0)
+		return possible;
+	/* CPU numbers are indices: a gap in the list needs room as well. */
+	while (n && !present[n - 1])
+		n--;
+	return cpus_room(n, possible);
 }
 
 bool cpus_event_is_alive(int fd, uint64_t *enabled)

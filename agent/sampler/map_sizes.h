@@ -14,7 +14,7 @@ struct slab_shape map_sizes_unwind(const struct sampler_options *o);
 struct slab_shape map_sizes_mappings(const struct sampler_options *o);
 /* Bytes of the ring, a power of 2. */
 uint32_t map_sizes_ring(const struct sampler_options *o, uint32_t cpus);
-/* CPUS: the number of possible CPUs, whose numbers are the indices of per-CPU entries. */
+/* CPUS: room for CPUs. The number of a CPU is the index of its entries. */
 int map_sizes_set(struct profiler *skel, const struct sampler_options *o,
 		  uint32_t cpus) _must_check_;
 /*

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "agent/process/procfs.h"
+#include "agent/sampler/cpus.h"
 #include "agent/sampler/map_sizes.h"
 #include "agent/sampler/off_cpu.h"
 #include "agent/sampler/run_time.h"
@@ -34,7 +35,7 @@ struct sampler {
 	struct off_cpu *off_cpu; /* NULL: never wanted */
 	bool wants_off_cpu;	 /* from the start */
 	const char *online;
-	int n_cpus;
+	int n_cpus; /* the maps have room for them; CPUs with higher numbers are not sampled */
 	uint32_t hz, target_tid;
 	uint32_t own_hz, own_off_cpu; /* of policy 0, as the options ask for them */
 	int stats_fd; /* while it is open the kernel counts the programs' run time */
@@ -325,9 +326,11 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 	s->wants_off_cpu = options->off_cpu != 0;
 	s->stats_fd = -1;
 	s->slabs.limit = SIZE_MAX;
-	s->n_cpus = libbpf_num_possible_cpus();
-	if (s->n_cpus < 1)
+	r = libbpf_num_possible_cpus();
+	if (r < 1)
 		return error_set(err, -ENOSYS, "cannot tell the number of CPUs");
+	s->n_cpus =
+	    (int)(options->max_cpus ? options->max_cpus : cpus_expected(CPUS_PRESENT, (size_t)r));
 	libbpf_set_print(libbpf_print);
 	s->skel = profiler__open();
 	if (!s->skel)
@@ -484,6 +487,11 @@ int sampler_set_rate(struct sampler *s, uint32_t hz)
 int sampler_refresh_cpus(struct sampler *s, struct error *err)
 {
 	return s->timers ? timers_refresh(s->timers, err) : 0;
+}
+
+size_t sampler_cpus_beyond(const struct sampler *s)
+{
+	return s->timers ? timers_beyond(s->timers) : 0;
 }
 
 void sampler_stop(struct sampler *s)

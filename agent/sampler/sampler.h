@@ -24,6 +24,7 @@ struct sampler_options {
 	uint32_t max_mappings;	/* room for executable mappings; 0: 4 million, as above */
 	uint32_t off_cpu;	/* of policy 0: struct kiln_policy */
 	uint32_t target_tid;	/* one timer for this thread, wherever it runs; 0: one a CPU */
+	uint32_t max_cpus;	/* room for CPUs; 0: cpus_room() of this machine */
 	const char *online;	/* list of the CPUs that are online; NULL: the kernel's */
 };
 
@@ -47,9 +48,9 @@ bool sampler_loads_walkers(struct sampler *s);
 
 /*
  * For programs of other types that share the sampler's maps. sampler_object(): its BPF object.
- * sampler_cpus(): the number of possible CPUs. sampler_follow(): WALKERS, at most
- * SAMPLER_FOLLOWERS_MAX of them, get every walker that processes have needed so far or need from
- * now on.
+ * sampler_cpus(): the number of CPUs that the maps have room for. sampler_follow(): WALKERS, at
+ * most SAMPLER_FOLLOWERS_MAX of them, get every walker that processes have needed so far or need
+ * from now on.
  */
 enum { SAMPLER_FOLLOWERS_MAX = 4 };
 struct bpf_object;
@@ -63,6 +64,9 @@ void sampler_unfollow(struct sampler *s, const struct walkers *walkers);
 int sampler_start(struct sampler *s, struct error *err) _must_check_;
 /* Follows CPUs that came or went; to be called every few seconds: see timers_refresh(). */
 int sampler_refresh_cpus(struct sampler *s, struct error *err) _must_check_;
+/* The CPUs that were online at the last refresh and are not sampled: the maps have no room for
+ * them. */
+size_t sampler_cpus_beyond(const struct sampler *s);
 void sampler_stop(struct sampler *s);
 
 const struct kernel_memory *sampler_memory(struct sampler *s);

@@ -386,7 +386,7 @@ static void end_ring(struct sideband *s, struct ring *r)
 
 int sideband_refresh(struct sideband *s, const char *online, struct error *err)
 {
-	int r = cpus_read(online ? online : CPUS_ONLINE, s->online, s->n), failed = 0;
+	int r = cpus_read(online ? online : CPUS_ONLINE, s->online, s->n, NULL), failed = 0;
 	uint64_t since;
 
 	if (r < 0)
@@ -413,7 +413,9 @@ int sideband_refresh(struct sideband *s, const char *online, struct error *err)
 int sideband_new(uv_loop_t *loop, const struct sideband_callbacks *callbacks, struct sideband **ret,
 		 struct error *err)
 {
-	/* All possible CPUs: those that are not there yet may be plugged in later. */
+	/* All possible CPUs, also those that the sampler has no room for (cpus_room()): a process
+	 * that maps code on such a CPU may be sampled on another. A CPU that is not there costs
+	 * only its struct ring. */
 	int cpus = MAX(libbpf_num_possible_cpus(), 1);
 	struct sideband *s = calloc(1, sizeof(*s));
 	int r = 0;

@@ -46,6 +46,7 @@ struct timers {
 	uint32_t hz;
 	struct timer *timers; /* n_cpus */
 	bool *online;	      /* scratch, n_cpus */
+	size_t beyond;	      /* see timers_beyond() */
 };
 
 static uint64_t now_ns(void)
@@ -78,7 +79,7 @@ static int start_timer(struct timers *t, int cpu, struct error *err)
 	int fd = open_event(t->hz, cpu < 0 ? (pid_t)t->options.target_tid : -1, cpu), r;
 
 	if (fd < 0 && (errno == ENODEV || errno == ENXIO))
-		return 0; /* a possible CPU that is offline */
+		return 0; /* a CPU that is offline or not there */
 	if (fd < 0)
 		return error_set(
 		    err, errno == EACCES ? -EPERM : -errno, "perf_event_open on CPU %d: %m%s", cpu,
@@ -238,7 +239,7 @@ int timers_refresh(struct timers *t, struct error *err)
 	if (t->options.target_tid)
 		return 0;
 	r = cpus_read(t->options.online ? t->options.online : CPUS_ONLINE, t->online,
-		      (size_t)t->options.n_cpus);
+		      (size_t)t->options.n_cpus, &t->beyond);
 	if (r < 0)
 		return error_set(err, r, "cannot read the list of CPUs: %s", strerror(-r));
 	for (int cpu = 0; cpu < t->options.n_cpus; cpu++) {
@@ -256,4 +257,9 @@ int timers_refresh(struct timers *t, struct error *err)
 			started += r;
 	}
 	return failed ? failed : started;
+}
+
+size_t timers_beyond(const struct timers *t)
+{
+	return t->beyond;
 }

@@ -14,7 +14,7 @@ struct timers_options {
 	struct bpf_program *program; /* loaded; outlives the timers */
 	struct kiln_cpu *cpus;	     /* `cpus`, shared with the kernel; n_cpus */
 	uint64_t *timer_ns;	     /* the program's variable: ns that a hit stands for */
-	int n_cpus;		     /* possible ones */
+	int n_cpus;		     /* only CPUs with a number below get a timer */
 	uint32_t hz;		     /* 0: stopped */
 	uint32_t target_tid;	     /* one timer for this thread, wherever it runs; 0: one a CPU */
 	const char *online;	     /* the list of CPUs; NULL: the kernel's */
@@ -35,3 +35,5 @@ int timers_set_rate(struct timers *t, uint32_t hz) _must_check_;
  * the same.
  */
 int timers_refresh(struct timers *t, struct error *err) _must_check_;
+/* The CPUs that timers_refresh() found online last and whose numbers are too high for a timer. */
+size_t timers_beyond(const struct timers *t);
