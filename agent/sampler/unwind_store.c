@@ -40,16 +40,19 @@ int unwind_store_new(const struct kernel_memory *memory, struct unwind_store **r
 {
 	_cleanup_(unwind_store_freep) struct unwind_store *s = calloc(1, sizeof(*s));
 	struct kiln_rule *builtin = (struct kiln_rule *)memory->slab;
+	uint32_t at;
 	int r;
 
 	if (!s)
 		return -ENOMEM;
 	s->memory = *memory;
 	s->next = FIRST_SLOT;
-	r = range_alloc_new(1, memory->slab_slots - 1, &s->room);
-	if (r < 0)
-		return r;
-	r = slab_back(memory->slab_shards, 0, 1);
+	/* The built-in rules are never freed, so the first shard stays. */
+	r = range_alloc_new(0, memory->slab_slots, &s->room);
+	if (!r)
+		r = range_alloc_get(s->room, 1, 0, &at);
+	if (!r)
+		r = slab_back(memory->slab_shards, at, 1);
 	if (r < 0)
 		return r;
 	builtin[KILN_BUILTIN_INVALID] = (struct kiln_rule){.kind = KILN_RULE_INVALID};

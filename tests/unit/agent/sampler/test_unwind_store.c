@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store over plain memory in place of BPF maps. */
 #include "agent/sampler/unwind_store.h"
+
+#include "agent/sampler/slab.h"
 #include "tests/support/test.h"
 
-enum { SLOTS = 64 };
+/* SHARD: slots of a shard of the fixture that has a slab, one page. */
+enum { SLOTS = 64, SHARD = 64, SHARDS = 4 };
 
 struct fake {
 	_Alignas(64) uint32_t slab[SLOTS * 16];
 	struct kiln_table tables[KILN_MAX_IMAGES];
 	uint32_t epoch;
 	struct kernel_memory memory;
+	struct slab_budget budget;
 	struct unwind_store *store;
 };
 
@@ -30,11 +34,33 @@ static int setup(void **state)
 	return unwind_store_new(&f->memory, &f->store);
 }
 
+/* The same with a slab of several shards, whose memory comes and goes. */
+static int setup_slab(void **state)
+{
+	const struct slab_shape shape = {.element_bytes = KILN_SLOT_BYTES,
+					 .shard_elements = SHARD,
+					 .unit_bytes = KILN_SLOT_BYTES,
+					 .units = SHARD * SHARDS};
+	struct fake *f;
+
+	if (setup(state))
+		return -1;
+	f = *state;
+	f->store = unwind_store_free(f->store);
+	f->budget.limit = SIZE_MAX;
+	if (slab_new(-1, &shape, &f->budget, &f->memory.slab_shards) < 0)
+		return -1;
+	f->memory.slab = slab_memory(f->memory.slab_shards);
+	f->memory.slab_slots = slab_units(f->memory.slab_shards);
+	return unwind_store_new(&f->memory, &f->store);
+}
+
 static int teardown(void **state)
 {
 	struct fake *f = *state;
 
 	unwind_store_free(f->store);
+	slab_free(f->memory.slab_shards);
 	free(f);
 	return 0;
 }
@@ -274,6 +300,17 @@ static void a_view_reads_what_was_loaded(void **state)
 	assert_int_equal(*unwind_store_code_bytes(f->store, &other), 0);
 }
 
+/* Walks of JIT code need them when no table is loaded, too. */
+static void the_builtin_rules_stay_when_memory_is_given_back(void **state)
+{
+	struct fake *f = *state;
+	const struct kiln_rule *builtin = (const struct kiln_rule *)f->memory.slab;
+
+	unwind_store_trim(f->store, RANGE_REST_MS);
+	assert_true(slab_is_backed(f->memory.slab_shards, 0));
+	assert_int_equal(builtin[KILN_BUILTIN_FP].kind, KILN_RULE_FP);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -288,6 +325,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(table_that_never_fits_fails_for_good, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_view_reads_what_was_loaded, setup, teardown),
 	    cmocka_unit_test_setup_teardown(removed_image_gives_its_slot_back, setup, teardown),
+	    cmocka_unit_test_setup_teardown(the_builtin_rules_stay_when_memory_is_given_back,
+					    setup_slab, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
