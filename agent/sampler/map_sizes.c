@@ -33,6 +33,9 @@ struct slab_shape map_sizes_unwind(const struct sampler_options *o)
 	    .shard_elements = KILN_UNWIND_SHARD_SLOTS,
 	    .unit_bytes = KILN_SLOT_BYTES,
 	    .units = (uint32_t)(bytes / KILN_SLOT_BYTES),
+	    /* A table that finds no memory costs the callers of some frames; a process whose
+	     * mappings find none loses all its user frames. */
+	    .leaves_reserve = true,
 	};
 }
 

@@ -163,7 +163,8 @@ struct sampler_stats {
 	uint64_t map_bytes; /* sampler_map_bytes() */
 	uint64_t processes; /* entries of `processes` at the last sampler_read_named() */
 };
-/* Limits the memory that unwind tables and mappings take together. No limit at first. */
+/* Limits the memory that unwind tables and mappings take together; tables leave the last eighth of
+ * it to mappings. No limit at first. */
 void sampler_limit_slabs(struct sampler *s, size_t bytes);
 /*
  * Do unwind tables and mappings take half of their limit or more? Then tables that are in use

@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum { RESERVE_PART = 8 /* the reserve is this part of the budget */ };
+
 struct slab {
 	int outer_fd;
 	struct slab_shape shape;
@@ -121,13 +123,25 @@ static uint32_t publish_shards(struct slab *s, uint32_t *shards, int *fds, uint3
 	return done;
 }
 
+/* The bytes that S may still take of its budget. */
+static size_t budget_left(const struct slab *s)
+{
+	size_t limit;
+
+	if (!s->budget)
+		return SIZE_MAX;
+	limit = s->budget->limit;
+	if (s->shape.leaves_reserve)
+		limit -= limit / RESERVE_PART;
+	return limit > s->budget->used ? limit - s->budget->used : 0;
+}
+
 static int add_shards(struct slab *s, uint32_t *shards, int *fds, uint32_t n)
 {
 	uint32_t created = 0, published;
 	int r = 0;
 
-	if (s->budget && (s->budget->used > s->budget->limit ||
-			  n > (s->budget->limit - s->budget->used) / s->shard_bytes))
+	if (n > budget_left(s) / s->shard_bytes)
 		return -ENOSPC;
 	while (created < n && !r) {
 		r = create_shard(s, shards[created], &fds[created]);

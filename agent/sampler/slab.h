@@ -16,9 +16,13 @@ struct slab_shape {
 	uint32_t shard_elements; /* their max_entries */
 	uint32_t unit_bytes;	 /* divides element_bytes */
 	uint32_t units;		 /* of the whole slab; rounded up to whole shards */
+	bool leaves_reserve;	 /* takes no memory of its budget's reserve */
 };
 
-/* The memory that several slabs may take together. Outlives them. */
+/*
+ * The memory that several slabs may take together. Outlives them. The last eighth of the limit is a
+ * reserve for the slabs whose shape does not have `leaves_reserve`.
+ */
 struct slab_budget {
 	size_t limit, used; /* bytes; a limit below what is used takes nothing away */
 };
@@ -40,7 +44,8 @@ uint32_t slab_units(const struct slab *s);
 /*
  * Backs units [AT, AT + N) with memory, zeroed where it is new. Waits for one RCU grace period
  * (about 12 ms) for all new shards together; before Linux 6.8, for one for each shard. -ENOSPC:
- * beyond the slab or its budget; -ENOMEM. A NULL slab is plain memory: always backed.
+ * beyond the slab or what it may take of its budget; -ENOMEM. A NULL slab is plain memory: always
+ * backed.
  */
 int slab_back(struct slab *s, uint32_t at, uint32_t n) _must_check_;
 bool slab_is_backed(const struct slab *s, uint32_t unit);

@@ -28,6 +28,14 @@ static void slabs_have_room_for_what_is_asked(void **state)
 	assert_true(unwind.units > 5600000 / (KILN_SLOT_BYTES / sizeof(struct kiln_row)));
 }
 
+static void tables_leave_the_reserve_of_the_memory_limit_to_mappings(void **state)
+{
+	const struct sampler_options any = {};
+
+	assert_true(map_sizes_unwind(&any).leaves_reserve);
+	assert_false(map_sizes_mappings(&any).leaves_reserve);
+}
+
 static void the_ring_follows_rate_and_cpus(void **state)
 {
 	const struct sampler_options slow = {.hz = 20}, usual = {.hz = 99},
@@ -49,6 +57,7 @@ int main(void)
 	    cmocka_unit_test(processes_grow_with_the_machine_within_bounds),
 	    cmocka_unit_test(the_ring_follows_rate_and_cpus),
 	    cmocka_unit_test(slabs_have_room_for_what_is_asked),
+	    cmocka_unit_test(tables_leave_the_reserve_of_the_memory_limit_to_mappings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
