@@ -8,18 +8,16 @@
  */
 #include "agent/sampler/mapset.h"
 
+#include "agent/sampler/mapping_room.h"
 #include "agent/sampler/sideband.h"
-#include "agent/sampler/slab.h"
 #include "lib/metrics.h"
-
-enum { MAPPINGS_TRIM_MAX = 2 /* shards that one trim gives back */ };
 
 struct mapset_store {
 	struct kernel_memory memory;
 	struct mapset_hooks hooks;
 	struct image_store *images;
 	struct unwind_store *unwind;
-	struct range_alloc *room;
+	struct mapping_room *room;
 	struct mapset *by_id;
 	uint32_t next_id;
 };
@@ -36,7 +34,7 @@ int mapset_store_new(const struct kernel_memory *memory, struct image_store *ima
 	s->images = images;
 	s->unwind = unwind;
 	s->next_id = 1;
-	r = range_alloc_new(0, memory->n_mappings, &s->room);
+	r = mapping_room_new(memory, &s->room);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(s);
@@ -60,7 +58,7 @@ static void mapset_release(struct mapset_store *s, struct mapset *m, uint64_t no
 	if (s->hooks.gone)
 		s->hooks.gone(m, s->hooks.arg);
 	put_images(s, m, now_ms);
-	range_alloc_put(s->room, m->first, m->n, now_ms);
+	mapping_room_put(s->room, m->first, m->n, now_ms);
 	free(m->ranges);
 	free(m);
 }
@@ -75,7 +73,7 @@ struct mapset_store *mapset_store_free(struct mapset_store *s)
 		HASH_DEL(s->by_id, m);
 		mapset_release(s, m, 0);
 	}
-	range_alloc_free(s->room);
+	mapping_room_free(s->room);
 	free(s);
 	return NULL;
 }
@@ -372,22 +370,6 @@ static int mapset_new(struct mapset_store *s, const struct mapset_source *source
 	return 0;
 }
 
-/* Allocates N places of the mapping slab and backs them with memory. */
-static int get_room(struct mapset_store *s, uint32_t n, uint64_t now_ms, uint32_t *ret)
-{
-	uint32_t at;
-	int r = range_alloc_get(s->room, n, now_ms, &at);
-
-	if (r < 0)
-		return r;
-	r = slab_back(s->memory.mapping_shards, at, n);
-	if (r < 0)
-		range_alloc_cancel(s->room, at, n);
-	else
-		*ret = at;
-	return r;
-}
-
 static void discard(struct mapset_store *s, struct mapset *m, uint64_t now_ms)
 {
 	put_images(s, m, now_ms);
@@ -402,7 +384,7 @@ static int put_in_force(struct mapset_store *s, struct mapset *m, uint64_t now_m
 
 	if (s->hooks.made)
 		s->hooks.made(m, s->hooks.arg);
-	r = get_room(s, m->n, now_ms, &m->first);
+	r = mapping_room_get(s->room, m->n, now_ms, &m->first);
 	if (r < 0) {
 		if (s->hooks.gone)
 			s->hooks.gone(m, s->hooks.arg);
@@ -625,7 +607,7 @@ void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n,
 
 void mapset_store_trim(struct mapset_store *s, uint64_t now_ms)
 {
-	slab_trim(s->memory.mapping_shards, s->room, now_ms, MAPPINGS_TRIM_MAX);
+	mapping_room_trim(s->room, now_ms);
 }
 
 size_t mapset_store_count(const struct mapset_store *s)
