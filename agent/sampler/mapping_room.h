@@ -6,15 +6,19 @@
 #pragma once
 
 #include "agent/sampler/kernel_memory.h"
+#include "agent/sampler/unwind_store.h"
 
 struct mapping_room;
-int mapping_room_new(const struct kernel_memory *memory, struct mapping_room **ret) _must_check_;
+/* UNWIND, which outlives the room, has the tables that share the memory limit with the places. */
+int mapping_room_new(const struct kernel_memory *memory, struct unwind_store *unwind,
+		     struct mapping_room **ret) _must_check_;
 struct mapping_room *mapping_room_free(struct mapping_room *room);
 DEFINE_CLEANUP(struct mapping_room *, mapping_room_free)
 
 /*
  * *RET is the first of N places, which are backed with memory. -ENOSPC: no places, or no memory for
- * them; -ENOMEM.
+ * them; -ENOMEM. When memory is the reason, unused tables are evicted, and a call after
+ * RANGE_REST_MS finds their memory.
  */
 int mapping_room_get(struct mapping_room *room, uint32_t n, uint64_t now_ms,
 		     uint32_t *ret) _must_check_;

@@ -34,7 +34,7 @@ int mapset_store_new(const struct kernel_memory *memory, struct image_store *ima
 	s->images = images;
 	s->unwind = unwind;
 	s->next_id = 1;
-	r = mapping_room_new(memory, &s->room);
+	r = mapping_room_new(memory, unwind, &s->room);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(s);

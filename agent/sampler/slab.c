@@ -84,6 +84,11 @@ uint32_t slab_units(const struct slab *s)
 	return s->n_shards * s->shard_units;
 }
 
+uint32_t slab_shard_units(const struct slab *s)
+{
+	return s->shard_units;
+}
+
 static void unmap_shard(struct slab *s, uint32_t shard)
 {
 	(void)mmap(s->base + shard * s->shard_bytes, s->shard_bytes, PROT_NONE,

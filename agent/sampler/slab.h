@@ -41,6 +41,7 @@ DEFINE_CLEANUP(struct slab *, slab_free)
 /* Where unit 0 is. Only units that are backed may be touched. */
 void *slab_memory(const struct slab *s);
 uint32_t slab_units(const struct slab *s);
+uint32_t slab_shard_units(const struct slab *s);
 /*
  * Backs units [AT, AT + N) with memory, zeroed where it is new. Waits for one RCU grace period
  * (about 12 ms) for all new shards together; before Linux 6.8, for one for each shard. -ENOSPC:

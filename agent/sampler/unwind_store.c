@@ -204,6 +204,49 @@ void unwind_store_evict_unused(struct unwind_store *s, uint64_t now_ms)
 		;
 }
 
+/* Does SLOT have a table of which a part is in SHARD, of UNITS slots? */
+static bool is_in_shard(const struct slot *slot, uint32_t shard, uint32_t units)
+{
+	return slot->users && slot->state == UNWIND_LOADED && slot->at / units <= shard &&
+	       (slot->at + slot->n - 1) / units >= shard;
+}
+
+/* Sets USED_MS of each shard to the time of the last use of its tables; 0: it has no table. */
+static void read_shard_use(const struct unwind_store *s, uint32_t units, uint64_t *used_ms)
+{
+	for (uint32_t i = FIRST_SLOT; i < KILN_MAX_IMAGES; i++) {
+		const struct slot *slot = &s->slots[i];
+
+		for (uint32_t shard = slot->at / units; is_in_shard(slot, shard, units); shard++)
+			used_ms[shard] = MAX(used_ms[shard], MAX(slot->used_ms, 1ULL));
+	}
+}
+
+bool unwind_store_evict_shard(struct unwind_store *s, uint64_t now_ms)
+{
+	const struct slab *slab = s->memory.slab_shards;
+	uint32_t units = slab ? slab_shard_units(slab) : 0, oldest = 0,
+		 n_shards = slab ? slab_units(slab) / units : 0;
+	_cleanup_free_ uint64_t *used_ms = calloc(MAX(n_shards, 1U), sizeof(*used_ms));
+
+	if (!slab || !used_ms)
+		return false;
+	read_shard_use(s, units, used_ms);
+	/* The first shard stays: it has the built-in rules. */
+	for (uint32_t i = 1; i < n_shards; i++)
+		if (slab_is_backed(slab, i * units) && (!oldest || used_ms[i] < used_ms[oldest]))
+			oldest = i;
+	if (!oldest || (used_ms[oldest] && now_ms < used_ms[oldest] + UNWIND_KEEP_MS))
+		return false;
+	for (uint32_t i = FIRST_SLOT; i < KILN_MAX_IMAGES; i++) {
+		if (!is_in_shard(&s->slots[i], oldest, units))
+			continue;
+		unload(s, &s->slots[i], now_ms);
+		metric_add(M_UNWIND_EVICTIONS, 1);
+	}
+	return true;
+}
+
 void unwind_store_trim(struct unwind_store *s, uint64_t now_ms)
 {
 	slab_trim(s->memory.slab_shards, s->room, now_ms, UNWIND_TRIM_MAX);

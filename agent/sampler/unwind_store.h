@@ -70,6 +70,13 @@ void unwind_store_touch(struct unwind_store *s, struct stored_image *image, uint
 
 /* Memory is short: unloads the tables that were not used for UNWIND_KEEP_MS. */
 void unwind_store_evict_unused(struct unwind_store *s, uint64_t now_ms);
+/*
+ * Mappings need memory that tables have: of the shards whose tables were all not used for
+ * UNWIND_KEEP_MS, empties the one that was not used for the longest time. Its room has to rest for
+ * RANGE_REST_MS, then unwind_store_trim() gives its memory back. Does nothing while another shard
+ * without tables waits for that. False: each shard has a table in use.
+ */
+bool unwind_store_evict_shard(struct unwind_store *s, uint64_t now_ms);
 /* Gives back memory of the slab that no table uses. */
 void unwind_store_trim(struct unwind_store *s, uint64_t now_ms);
 

@@ -311,6 +311,43 @@ static void the_builtin_rules_stay_when_memory_is_given_back(void **state)
 	assert_int_equal(builtin[KILN_BUILTIN_FP].kind, KILN_RULE_FP);
 }
 
+/* Tables of 24 slots behind the built-in rules: tables 2 to 5 lie in the second shard, of which 2
+ * begins in the first and 5 ends in the third. */
+static void mappings_get_the_shard_that_was_not_used_for_the_longest_time(void **state)
+{
+	struct fake *f = *state;
+	const struct slab *slab = f->memory.slab_shards;
+	struct stored_image images[7] = {};
+	struct unwind_table t = table_of(300);
+	uint64_t now = 10 + UNWIND_KEEP_MS;
+
+	for (size_t i = 0; i < ARRAY_SIZE(images); i++) {
+		assert_int_equal(unwind_store_add(f->store, &images[i]), 0);
+		assert_int_equal(unwind_store_load(f->store, &images[i], &t, 10), 0);
+	}
+	unwind_store_touch(f->store, &images[5], now);
+	assert_false(unwind_store_evict_shard(f->store, now));
+	assert_int_equal(unwind_store_loaded(f->store), 7);
+	unwind_store_touch(f->store, &images[5], 10);
+	unwind_store_touch(f->store, &images[6], now);
+	assert_true(unwind_store_evict_shard(f->store, now));
+	for (size_t i = 0; i < ARRAY_SIZE(images); i++)
+		assert_int_equal(unwind_store_state(f->store, &images[i], now),
+				 i >= 2 && i <= 5 ? UNWIND_NONE : UNWIND_LOADED);
+	/* No other table goes until the memory of these is given back. */
+	now += UNWIND_KEEP_MS;
+	assert_true(unwind_store_evict_shard(f->store, now));
+	assert_int_equal(unwind_store_loaded(f->store), 3);
+	unwind_store_trim(f->store, now);
+	assert_false(slab_is_backed(slab, SHARD));
+	assert_true(slab_is_backed(slab, 2 * SHARD));
+	assert_true(unwind_store_evict_shard(f->store, now));
+	assert_int_equal(unwind_store_loaded(f->store), 2);
+	/* The shard of the built-in rules is all that is left. */
+	unwind_store_trim(f->store, now + RANGE_REST_MS);
+	assert_false(unwind_store_evict_shard(f->store, now + RANGE_REST_MS));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -325,6 +362,9 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(table_that_never_fits_fails_for_good, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_view_reads_what_was_loaded, setup, teardown),
 	    cmocka_unit_test_setup_teardown(removed_image_gives_its_slot_back, setup, teardown),
+	    cmocka_unit_test_setup_teardown(
+		mappings_get_the_shard_that_was_not_used_for_the_longest_time, setup_slab,
+		teardown),
 	    cmocka_unit_test_setup_teardown(the_builtin_rules_stay_when_memory_is_given_back,
 					    setup_slab, teardown),
 	};
