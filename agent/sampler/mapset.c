@@ -593,7 +593,7 @@ void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n,
 	struct mapset *m, *next;
 
 	HASH_ITER (hh, s->by_id, m, next) {
-		if (bsearch(&m->id, named, n, sizeof(*named), compare_u32)) {
+		if (n && bsearch(&m->id, named, n, sizeof(*named), compare_u32)) {
 			m->unnamed_sweeps = 0;
 			continue;
 		}

@@ -195,7 +195,7 @@ void mapset_store_give_up(struct mapset_store *s, uint32_t tgid, uint64_t exec_i
 
 /*
  * Frees the mapsets that no entry of `processes` names and no stack or sample holds. NAMED: the N
- * mapset ids that `processes` names now, sorted.
+ * mapset ids that `processes` names now, sorted; NULL: none.
  */
 void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n, uint64_t now_ms);
 /* Gives back memory of the kernel's mappings that no mapset uses. */
