@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct mapping_room: who has which places of the kernel's mappings (kernel_memory.h). Owned by
- * the loop thread.
+ * struct mapping_room: who has which places of the kernel's mappings (kernel_memory.h). Places are
+ * charged to a cgroup, so that one cgroup's processes cannot take them all. Owned by the loop
+ * thread.
  */
 #pragma once
 
@@ -16,12 +17,15 @@ struct mapping_room *mapping_room_free(struct mapping_room *room);
 DEFINE_CLEANUP(struct mapping_room *, mapping_room_free)
 
 /*
- * *RET is the first of N places, which are backed with memory. -ENOSPC: no places, or no memory for
- * them; -ENOMEM. When memory is the reason, unused tables are evicted, and a call after
- * RANGE_REST_MS finds their memory.
+ * *RET is the first of N places for CGROUP (0: not known, not limited), which are backed with
+ * memory. -ENOSPC: no places, no memory for them, or more than half of all places that can have
+ * memory are used and CGROUP has more than half of those; -ENOMEM. When memory is the reason,
+ * unused tables are evicted, and a call after RANGE_REST_MS finds their memory.
  */
-int mapping_room_get(struct mapping_room *room, uint32_t n, uint64_t now_ms,
+int mapping_room_get(struct mapping_room *room, uint64_t cgroup, uint32_t n, uint64_t now_ms,
 		     uint32_t *ret) _must_check_;
-void mapping_room_put(struct mapping_room *room, uint32_t at, uint32_t n, uint64_t now_ms);
+/* Frees N places that CGROUP got. */
+void mapping_room_put(struct mapping_room *room, uint64_t cgroup, uint32_t at, uint32_t n,
+		      uint64_t now_ms);
 /* Gives back memory that no places use. */
 void mapping_room_trim(struct mapping_room *room, uint64_t now_ms);

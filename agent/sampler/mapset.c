@@ -58,7 +58,7 @@ static void mapset_release(struct mapset_store *s, struct mapset *m, uint64_t no
 	if (s->hooks.gone)
 		s->hooks.gone(m, s->hooks.arg);
 	put_images(s, m, now_ms);
-	mapping_room_put(s->room, m->first, m->n, now_ms);
+	mapping_room_put(s->room, m->cgroup, m->first, m->n, now_ms);
 	free(m->ranges);
 	free(m);
 }
@@ -351,6 +351,7 @@ static int mapset_new(struct mapset_store *s, const struct mapset_source *source
 	m->tgid = source->tgid;
 	m->exec_id = source->exec_id;
 	m->start_time = source->start_time;
+	m->cgroup = source->cgroup;
 	m->read_ns = source->read_ns;
 	m->is_gone = source->is_gone;
 	m->has_context = source->maps->has_context;
@@ -384,7 +385,7 @@ static int put_in_force(struct mapset_store *s, struct mapset *m, uint64_t now_m
 
 	if (s->hooks.made)
 		s->hooks.made(m, s->hooks.arg);
-	r = mapping_room_get(s->room, m->n, now_ms, &m->first);
+	r = mapping_room_get(s->room, m->cgroup, m->n, now_ms, &m->first);
 	if (r < 0) {
 		if (s->hooks.gone)
 			s->hooks.gone(m, s->hooks.arg);

@@ -80,6 +80,7 @@ struct mapset {
 	uint32_t tracers; /* bits: runtimes that its samples asked for; agent/runtime/runtimes.h */
 	uint64_t exec_id;
 	uint64_t start_time;	     /* of that process */
+	uint64_t cgroup;	     /* to which its places are charged; 0: not known */
 	uint64_t read_ns;	     /* CLOCK_MONOTONIC, before the maps were read */
 	struct mapset_range *ranges; /* sorted */
 	uint32_t n;
@@ -141,15 +142,15 @@ void mapset_store_each(struct mapset_store *s, void (*each)(struct mapset *m, vo
 /* A process's mappings as they were read, and their images (NULL: none, or it cannot be kept). */
 struct mapset_source {
 	uint32_t tgid;
-	uint64_t start_time, exec_id, read_ns; /* as in struct mapset */
-	bool is_gone;			       /* as in struct mapset */
+	uint64_t start_time, exec_id, cgroup, read_ns; /* as in struct mapset */
+	bool is_gone;				       /* as in struct mapset */
 	const struct maps *maps;
 	struct stored_image **images; /* of each; the mapset takes their references */
 };
 /*
  * Makes a mapset and publishes it in the kernel, and in the process's entry if the process still
- * runs that program. -ENOSPC when the kernel's slab is full, -ENOMEM: SOURCE keeps the references
- * that the mapset has not taken.
+ * runs that program. -ENOSPC when the kernel has no room for it (mapping_room_get()), -ENOMEM:
+ * SOURCE keeps the references that the mapset has not taken.
  */
 int mapset_store_make(struct mapset_store *s, const struct mapset_source *source,
 		      struct mapset **ret) _must_check_;

@@ -141,6 +141,13 @@ static size_t budget_left(const struct slab *s)
 	return limit > s->budget->used ? limit - s->budget->used : 0;
 }
 
+uint32_t slab_capacity(const struct slab *s)
+{
+	size_t more = MIN(budget_left(s) / s->shard_bytes, (size_t)s->n_shards - s->n_backed);
+
+	return (s->n_backed + (uint32_t)more) * s->shard_units;
+}
+
 static int add_shards(struct slab *s, uint32_t *shards, int *fds, uint32_t n)
 {
 	uint32_t created = 0, published;

@@ -49,6 +49,8 @@ uint32_t slab_shard_units(const struct slab *s);
  * backed.
  */
 int slab_back(struct slab *s, uint32_t at, uint32_t n) _must_check_;
+/* The units that can have memory: those that have it, and those for which the budget has some. */
+uint32_t slab_capacity(const struct slab *s);
 bool slab_is_backed(const struct slab *s, uint32_t unit);
 /* Gives back the memory of shards in which ROOM has nothing but free units; at most MAX of them. */
 void slab_trim(struct slab *s, struct range_alloc *room, uint64_t now_ms, uint32_t max);

@@ -47,6 +47,7 @@ struct exchange {
 struct program {
 	struct program_key key;
 	uint64_t start_time; /* 0: not known yet */
+	uint64_t cgroup;     /* of the last record; 0: not known */
 	enum process_stage stage;
 	struct reading *reading; /* set even when UNRESOLVED, if the reading is late */
 	bool is_late;
@@ -226,6 +227,7 @@ static struct program *program_of(struct discovery *d, const struct kiln_sample 
 	if (p->start_time && p->start_time != record->start_time)
 		reset_program(d, p, record->start_time);
 	p->start_time = record->start_time;
+	p->cgroup = record->cgroup;
 	p->tracers = record->runtimes;
 	p->sampled_ns = MAX(p->sampled_ns, record->time);
 	p->tid = record->tid;
@@ -261,6 +263,7 @@ static int make_mapset(struct discovery *d, struct program *p, struct process_re
 	    .tgid = p->key.tgid,
 	    .start_time = p->start_time,
 	    .exec_id = p->key.exec_id,
+	    .cgroup = p->cgroup,
 	    .read_ns = r->read_ns,
 	    .is_gone = r->gone,
 	    .maps = &r->maps,
@@ -542,6 +545,7 @@ void discovery_renew(struct discovery *d, const struct mapset *m)
 	if (!p)
 		return;
 	p->start_time = m->start_time;
+	p->cgroup = m->cgroup;
 	p->tracers = m->tracers;
 	p->looks = false; /* a new mapset is wanted, even if the mappings are the same */
 	(void)ask(d, p, false);
@@ -593,6 +597,7 @@ static void look_again(struct discovery *d, struct program *p, const struct kiln
 	p->look_ns = 0;
 	p->looks = true;
 	p->start_time = record->start_time;
+	p->cgroup = record->cgroup;
 	p->tracers = record->runtimes;
 	(void)ask(d, p, false);
 }
@@ -614,6 +619,7 @@ bool discovery_holds(struct discovery *d, const struct kiln_sample *record,
 	/* The known mappings are still right. The additional ones are read for later samples. */
 	if (p->extended && p->stage != PROCESS_READING) {
 		p->start_time = record->start_time;
+		p->cgroup = record->cgroup;
 		p->tracers = record->runtimes;
 		(void)ask(d, p, false);
 		p->extended = p->stage != PROCESS_READING;
@@ -669,6 +675,7 @@ static void read_exchanged(struct discovery *d, struct program *p, const struct 
 		return;
 	p->exchange_read_ns = now + EXCHANGE_READ_MS * NS_PER_MS;
 	p->start_time = m->start_time;
+	p->cgroup = m->cgroup;
 	p->tracers = m->tracers;
 	(void)ask(d, p, false);
 }

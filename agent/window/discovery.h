@@ -28,7 +28,7 @@ enum unresolved_reason {
 	UNRESOLVED_GONE,
 	UNRESOLVED_FILES_HANG, /* past the deadline, or a reading of the same filesystem hangs */
 	UNRESOLVED_UNREADABLE,
-	UNRESOLVED_NO_ROOM, /* for its mappings in the kernel */
+	UNRESOLVED_NO_ROOM, /* for its mappings in the kernel, or none left for its cgroup */
 	UNRESOLVED_REFUSED, /* the pool has no thread, or its queue is full */
 };
 

@@ -13,6 +13,9 @@ enum {
 	SHARDS = 6, /* of the slab of mappings */
 	PLACES = SHARDS * SHARD_PLACES,
 	TABLES = 64,
+	MORE = 16, /* places */
+	CROWD = 7, /* cgroups */
+	OTHER = 8,
 };
 
 static struct {
@@ -88,7 +91,14 @@ static int get(uint32_t n, uint64_t now_ms)
 {
 	uint32_t at;
 
-	return mapping_room_get(t.room, n, now_ms, &at);
+	return mapping_room_get(t.room, 0, n, now_ms, &at);
+}
+
+static int get_for(uint64_t cgroup, uint32_t n)
+{
+	uint32_t at;
+
+	return mapping_room_get(t.room, cgroup, n, 0, &at);
 }
 
 static void mappings_have_memory_when_tables_have_taken_theirs(void **state)
@@ -124,6 +134,62 @@ static void tables_stay_when_there_are_no_places(void **state)
 	assert_int_equal(unwind_store_loaded(t.unwind), t.loaded);
 }
 
+static void a_crowded_cgroup_leaves_places_to_others(void **state)
+{
+	uint32_t at;
+
+	t.budget.limit = SIZE_MAX;
+	/* Less than half of the places is used, so a share is not looked at. */
+	assert_int_equal(get_for(CROWD, PLACES / 2 - MORE), 0);
+	assert_int_equal(mapping_room_get(t.room, CROWD, 2 * MORE, 0, &at), 0);
+	assert_int_equal(get_for(CROWD, 1), -ENOSPC);
+	assert_int_equal(get_for(OTHER, PLACES / 4), 0);
+	assert_int_equal(get_for(CROWD, 1), -ENOSPC);
+	assert_int_equal(get_for(OTHER, PLACES / 4 - MORE), 0);
+	assert_int_equal(get_for(OTHER, 1), -ENOSPC);
+	/* Processes of the crowd have ended: its share is half of what is used. */
+	mapping_room_put(t.room, CROWD, at, 2 * MORE, 0);
+	assert_int_equal(mapping_room_get(t.room, CROWD, 2 * MORE, RANGE_REST_MS, &at), 0);
+}
+
+/* Tables in use have all but the reserve, of which a crowd gets half. */
+static void a_crowded_cgroup_leaves_memory_to_others(void **state)
+{
+	load_tables(0);
+	for (uint32_t i = 0; i <= SHARD_PLACES / 2; i++)
+		assert_int_equal(get_for(CROWD, 1), 0);
+	assert_int_equal(get_for(CROWD, 1), -ENOSPC);
+	assert_int_equal(get_for(OTHER, SHARD_PLACES / 2 - 1), 0);
+}
+
+static void a_cgroup_over_its_share_evicts_no_tables(void **state)
+{
+	uint32_t at;
+
+	load_tables(0);
+	assert_int_equal(get_for(CROWD, SHARD_PLACES), 0);
+	assert_int_equal(mapping_room_get(t.room, CROWD, 1, 2 * UNWIND_KEEP_MS, &at), -ENOSPC);
+	assert_int_equal(unwind_store_loaded(t.unwind), t.loaded);
+	assert_int_equal(mapping_room_get(t.room, OTHER, 1, 2 * UNWIND_KEEP_MS, &at), -ENOSPC);
+	assert_true(unwind_store_loaded(t.unwind) < t.loaded);
+}
+
+static void a_cgroup_alone_has_room_while_less_than_half_is_used(void **state)
+{
+	load_tables(0);
+	assert_int_equal(get_for(CROWD, 1), 0);
+	assert_int_equal(get_for(CROWD, SHARD_PLACES / 2 - 1), 0);
+}
+
+/* Where records carry no cgroup, all processes have the same. */
+static void processes_without_a_known_cgroup_may_take_all(void **state)
+{
+	t.budget.limit = SIZE_MAX;
+	for (uint32_t i = 0; i < 8; i++)
+		assert_int_equal(get_for(0, PLACES / 8), 0);
+	assert_int_equal(get_for(0, 1), -ENOSPC);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -131,6 +197,11 @@ int main(void)
 	    TEST(mappings_have_memory_when_tables_have_taken_theirs),
 	    TEST(tables_that_are_not_in_use_make_room_for_mappings),
 	    TEST(tables_stay_when_there_are_no_places),
+	    TEST(a_crowded_cgroup_leaves_places_to_others),
+	    TEST(a_crowded_cgroup_leaves_memory_to_others),
+	    TEST(a_cgroup_over_its_share_evicts_no_tables),
+	    TEST(a_cgroup_alone_has_room_while_less_than_half_is_used),
+	    TEST(processes_without_a_known_cgroup_may_take_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

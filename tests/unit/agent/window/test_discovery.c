@@ -219,9 +219,10 @@ static void mappings_that_change_meanwhile_are_read_again(void **state)
 	assert_false(discovery_busy(t.d));
 }
 
-static void what_finds_no_room_is_given_up_for_a_while(void **state)
+/* Fills the kernel's mappings for CGROUP until there is no room, or N are used. */
+static void fill_mappings(uint64_t cgroup, size_t n)
 {
-	struct mapset_source all = {.tgid = 1, .maps = &(struct maps){}, .exec_id = 1};
+	struct mapset_source all = {.tgid = 1, .exec_id = 1, .cgroup = cgroup};
 	struct map_entry entries[FAKE_MAPPINGS / 2] = {};
 	struct maps maps = {.entries = entries, .n = ARRAY_SIZE(entries)};
 	struct stored_image *none[ARRAY_SIZE(entries)] = {};
@@ -232,8 +233,20 @@ static void what_finds_no_room_is_given_up_for_a_while(void **state)
 		    .start = i << 12, .end = (i + 1) << 12, .kind = MAPPING_ANON};
 	all.maps = &maps;
 	all.images = none;
-	while (mapset_store_make(fake.mapsets, &all, &m) == 0)
-		maps.n = maps.n > 1 ? maps.n / 2 : 1;
+	while (n > 0) {
+		maps.n = MIN(maps.n, n);
+		if (mapset_store_make(fake.mapsets, &all, &m) == 0)
+			n -= maps.n;
+		else if (maps.n > 1)
+			maps.n /= 2;
+		else
+			break;
+	}
+}
+
+static void what_finds_no_room_is_given_up_for_a_while(void **state)
+{
+	fill_mappings(0, FAKE_MAPPINGS);
 	ask(0);
 	assert_int_equal(t.answers, 1);
 	assert_null(t.last.mapset);
@@ -242,6 +255,28 @@ static void what_finds_no_room_is_given_up_for_a_while(void **state)
 	assert_true(is_given_up());
 	ask(-EAGAIN);
 	assert_int_equal(t.answers, 1);
+}
+
+static void a_cgroup_that_has_taken_its_share_of_the_room_is_given_up(void **state)
+{
+	int64_t refused = metric_get(M_UNRESOLVED_NO_ROOM);
+
+	fill_mappings(7, FAKE_MAPPINGS / 2 + 1);
+	t.record.cgroup = 7;
+	ask(0);
+	assert_null(t.last.mapset);
+	assert_true(is_given_up());
+	assert_int_equal(metric_get(M_UNRESOLVED_NO_ROOM), refused + 1);
+}
+
+static void others_than_the_cgroup_that_has_taken_its_share_have_room(void **state)
+{
+	fill_mappings(7, FAKE_MAPPINGS / 2 + 1);
+	t.record.cgroup = 8;
+	ask(0);
+	assert_non_null(t.last.mapset);
+	assert_int_equal(t.last.mapset->cgroup, 8);
+	assert_false(is_given_up());
 }
 
 static void an_exchange_is_in_force_from_its_time_on(void **state)
@@ -703,6 +738,8 @@ int main(void)
 	    TEST(the_exec_is_the_one_of_the_program_before),
 	    TEST(mappings_that_change_meanwhile_are_read_again),
 	    TEST(what_finds_no_room_is_given_up_for_a_while),
+	    TEST(a_cgroup_that_has_taken_its_share_of_the_room_is_given_up),
+	    TEST(others_than_the_cgroup_that_has_taken_its_share_have_room),
 	    TEST(a_runtime_that_is_loaded_again_has_its_names_read_again),
 	    TEST(when_notes_were_lost_a_process_is_looked_at_once),
 	    TEST(an_exchange_whose_note_was_lost_holds_from_the_loss_on),
