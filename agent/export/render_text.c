@@ -114,7 +114,8 @@ static void put_sample(struct buf *out, const struct batch *b, const struct batc
 		put_str(out, "process.executable.name", p->executable_name);
 		put_str(out, "process.executable.path", p->executable_path);
 		put_int(out, "process.pid", p->pid);
-		put_int(out, "thread.id", s->tid);
+		if (s->tid)
+			put_int(out, "thread.id", s->tid);
 		for (size_t i = 0; i < b->label_sets[s->labels].n; i++)
 			put_str(out, b->label_sets[s->labels].labels[i].key,
 				b->label_sets[s->labels].labels[i].value);

@@ -44,6 +44,12 @@ struct process {
 	UT_hash_handle hh;
 };
 
+/* Who is charged for what P takes in the tables: its cgroup, or P if cgroups are not recorded. */
+static inline uint64_t process_owner(const struct process *p)
+{
+	return p->key.cgroup ? p->key.cgroup : 1ULL << 63 | p->key.tgid;
+}
+
 struct process_table;
 int process_table_new(struct process_table **ret) _must_check_;
 struct process_table *process_table_free(struct process_table *t);

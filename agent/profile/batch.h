@@ -109,7 +109,7 @@ struct batch_label_set {
 struct batch_sample {
 	uint32_t stack;
 	uint32_t process;
-	uint32_t tid;
+	uint32_t tid;	 /* 0: not known; thread_name is "" then */
 	uint32_t labels; /* into label_sets */
 	const char *thread_name;
 	int64_t value; /* in the unit of its profile's type */

@@ -225,7 +225,8 @@ static size_t sample_attributes(struct otlp_encoder *e, const struct batch_sampl
 	if (p->executable_path[0] && !e->has_executable_path)
 		ret[n++] = otlp_add_attribute(e, "process.executable.path", p->executable_path, 0);
 	ret[n++] = otlp_add_attribute(e, "process.pid", NULL, p->pid);
-	ret[n++] = otlp_add_attribute(e, "thread.id", NULL, s->tid);
+	if (s->tid)
+		ret[n++] = otlp_add_attribute(e, "thread.id", NULL, s->tid);
 	/* With a link, the first two labels (trace_id and span_id) are not repeated as
 	 * attributes. */
 	for (size_t i = linked ? 2 : 0; i < set->n && n < SAMPLE_ATTRIBUTES_MAX; i++)

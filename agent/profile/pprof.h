@@ -15,8 +15,8 @@ struct pprof_filter {
 /*
  * Gzipped pprof: sample types samples/count and cpu/nanoseconds, and off_cpu/nanoseconds or
  * PROBE/count, by the name of each probe, when there are such samples (each has its own values and
- * 0 for the others); labels pid, thread (tid), thread_name, process, container_id; a comment line
- * with the attributes that all resources share; default type cpu.
+ * 0 for the others); labels pid, thread (tid, unless it is 0), thread_name, process, container_id;
+ * a comment line with the attributes that all resources share; default type cpu.
  */
 int pprof_encode(const struct batch *const *batches, size_t n, const struct pprof_filter *filter,
 		 struct buf *out, struct error *err) _must_check_;

@@ -18,12 +18,6 @@ static void count_end(enum kiln_end end)
 		metric_add(M_SAMPLES_INCOMPLETE, 1);
 }
 
-/* The owner in the stack table: the cgroup, or the process if cgroups are not recorded. */
-static uint64_t owner_of(const struct kiln_sample *record)
-{
-	return record->cgroup ? record->cgroup : 1ULL << 63 | record->tgid;
-}
-
 /* The thread's name in its runtime; NULL: none. */
 static const char *thread_name_of(struct intake *in, const struct kiln_sample *record,
 				  const struct process *process, const struct mapset *mapset)
@@ -72,6 +66,7 @@ void intake_count(struct intake *in, const struct kiln_sample *record, struct pr
 		  struct mapset *mapset, enum kiln_end end, const uint64_t *user, uint32_t n_user)
 {
 	struct window_sample s = {
+	    .bare = stack_table_bare(in->stacks),
 	    .process = process,
 	    .tid = record->tid,
 	    .policy = record->policy,
@@ -90,7 +85,7 @@ void intake_count(struct intake *in, const struct kiln_sample *record, struct pr
 	count_end(end);
 	/* The sample may have waited since an earlier window. */
 	process->last_window = in->window->number;
-	r = stack_table_get(in->stacks, owner_of(record), mapset, end, record->words,
+	r = stack_table_get(in->stacks, process_owner(process), mapset, end, record->words,
 			    record->n_kernel, user, (uint16_t)n_user, in->window->number, &s.stack);
 	if (!r && s.stack->runtimes[0].id)
 		runtime_frames_see(in->runtime_frames, s.stack, mapset, record->tgid,

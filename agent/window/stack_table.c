@@ -23,6 +23,7 @@ struct stack_owner {
 struct stack_table {
 	struct stack *stacks;
 	struct stack_owner *owners;
+	struct stack *bare; /* without frames; not in `stacks` */
 	size_t bytes, max_stacks, max_bytes;
 	bool full;     /* treat the table as full whatever its limits */
 	uint64_t seed; /* seed of the hash, because programs can choose the words of their stacks */
@@ -38,6 +39,12 @@ int stack_table_new(struct stack_table **ret)
 
 	if (!t)
 		return -ENOMEM;
+	t->bare = calloc(1, sizeof(*t->bare));
+	if (!t->bare) {
+		free(t);
+		return -ENOMEM;
+	}
+	t->bare->key.end = KILN_END_SHED;
 	if (getrandom(&t->seed, sizeof(t->seed), GRND_NONBLOCK) < 0)
 		t->seed = (uintptr_t)t;
 	stack_table_limit(t, STACKS_MAX, STACK_BYTES_MAX);
@@ -102,6 +109,7 @@ struct stack_table *stack_table_free(struct stack_table *t)
 		return NULL;
 	HASH_ITER (hh, t->stacks, s, next)
 		drop(t, s);
+	free(t->bare);
 	free(t);
 	return NULL;
 }
@@ -228,10 +236,10 @@ static void shorten(struct stack_key *key)
 	key->end = KILN_END_SHED;
 }
 
-/* Adds the scratch key, which is not in the table and whose hash is HASH, or the short or empty
- * stack that replaces it when there is no room. *MAPSET becomes NULL for the empty stack. */
+/* Adds the scratch key, which is not in the table and whose hash is HASH, or returns the short or
+ * empty stack that replaces it when there is no room. */
 static struct stack *get_new(struct stack_table *t, unsigned int hash, uint64_t owner,
-			     struct mapset **mapset)
+			     struct mapset *mapset)
 {
 	struct stack_key *key = &t->scratch.key;
 	const uint64_t *user;
@@ -240,19 +248,17 @@ static struct stack *get_new(struct stack_table *t, unsigned int hash, uint64_t 
 	struct stack *s;
 
 	if (!over && full < 8)
-		return insert(t, hash, owner, *mapset);
-	if (full < 7) {
-		metric_add(M_STACKS_SHORTENED, 1);
-		shorten(key);
-	} else {
+		return insert(t, hash, owner, mapset);
+	if (full >= 7) {
 		metric_add(M_STACKS_BARE, 1);
-		*key = (struct stack_key){.end = KILN_END_SHED};
-		*mapset = NULL;
+		return t->bare;
 	}
+	metric_add(M_STACKS_SHORTENED, 1);
+	shorten(key);
 	user = key->words + key->n_kernel;
 	hash = hash_of(t, key->words, user);
 	s = find(t, hash, key->words, user);
-	return s ? s : insert(t, hash, owner, *mapset);
+	return s ? s : insert(t, hash, owner, mapset);
 }
 
 int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset, enum kiln_end end,
@@ -279,7 +285,7 @@ int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset
 			memcpy(key->words, kernel, n_kernel * sizeof(*kernel));
 		if (n_user)
 			memcpy(key->words + n_kernel, user, n_user * sizeof(*user));
-		s = get_new(t, hash, owner, &mapset);
+		s = get_new(t, hash, owner, mapset);
 	}
 	if (!s)
 		return -ENOMEM;
@@ -301,6 +307,11 @@ void stack_table_sweep(struct stack_table *t, uint32_t before_window, uint32_t e
 		if ((int32_t)(s->last_window - before) < 0)
 			drop(t, s);
 	}
+}
+
+struct stack *stack_table_bare(struct stack_table *t)
+{
+	return t->bare;
 }
 
 size_t stack_table_count(const struct stack_table *t)

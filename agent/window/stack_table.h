@@ -6,8 +6,9 @@
  * Each stack is charged to an owner, a cgroup. When three quarters of the table are in use, an
  * owner that has more than its even part of the table gets only short new stacks (the frames next
  * to the leaf). In the last eighth such an owner, and in a full table every owner, gets the one
- * stack without frames. So a full table costs detail and never a sample. Owned by the loop thread;
- * `named_*` belong to the naming worker while it runs, and no stack is freed then.
+ * stack without frames, which always exists. So a full table costs detail and never a sample. Owned
+ * by the loop thread; `named_*` belong to the naming worker while it runs, and no stack is freed
+ * then.
  */
 #pragma once
 
@@ -75,6 +76,9 @@ DEFINE_CLEANUP(struct stack_table *, stack_table_free)
 int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset, enum kiln_end end,
 		    const uint64_t *kernel, uint16_t n_kernel, const uint64_t *user,
 		    uint16_t n_user, uint32_t window, struct stack **ret) _must_check_;
+/* The stack without frames, which the table does not count; it has no owner and lives as long as
+ * the table. */
+struct stack *stack_table_bare(struct stack_table *t);
 /* While FULL, the table takes no new stacks, as if its limits were reached: memory is out. */
 void stack_table_set_full(struct stack_table *t, bool full);
 /*

@@ -4,6 +4,8 @@
 
 #include <stdatomic.h>
 
+#include "lib/metrics.h"
+
 static uint64_t next_round(void)
 {
 	static atomic_uint_fast64_t last;
@@ -13,7 +15,12 @@ static uint64_t next_round(void)
 
 void window_init(struct window *w)
 {
-	*w = (struct window){.round = next_round()};
+	*w = (struct window){.round = next_round(), .max = WINDOW_COUNTS_MAX};
+}
+
+void window_limit(struct window *w, size_t counts)
+{
+	w->max = counts;
 }
 
 static void free_list(struct count *c)
@@ -41,6 +48,7 @@ void window_done(struct window *w)
 	HASH_CLEAR(hh, w->counts);
 	free_list(w->list);
 	free_list(w->spare);
+	shares_done(&w->shares);
 	forget_identities(w);
 	free(w->identities);
 	free(w->probes);
@@ -52,6 +60,7 @@ void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 	size_t kept = 0;
 
 	HASH_CLEAR(hh, w->counts);
+	shares_reset(&w->shares);
 	forget_identities(w);
 	/* Frees entries that were not used in this window, so that one unusual window does not keep
 	 * its memory forever. */
@@ -97,7 +106,7 @@ static int add_count(struct window *w, const struct count_key *key, struct count
 {
 	struct count *c = w->spare;
 
-	if (w->n >= WINDOW_COUNTS_MAX)
+	if (w->n >= w->max)
 		return -ENOSPC;
 	if (c)
 		w->spare = c->next;
@@ -112,6 +121,7 @@ static int add_count(struct window *w, const struct count_key *key, struct count
 	c->route = 0;
 	c->thread_name = NULL;
 	c->labels = NULL;
+	c->share = shares_add(&w->shares, process_owner(key->process));
 	c->next = w->list;
 	w->list = c;
 	w->n++;
@@ -121,9 +131,9 @@ static int add_count(struct window *w, const struct count_key *key, struct count
 }
 
 /* Most samples of a stack are of the same thread as its last one: no lookup is needed then. */
-static struct count *find_count(struct window *w, const struct stack *stack,
-				const struct count_key *key)
+static struct count *find_count(struct window *w, const struct count_key *key)
 {
+	const struct stack *stack = key->stack;
 	struct count *c = stack->counted_round == w->round ? stack->counted : NULL;
 
 	if (c && !memcmp(&c->key, key, sizeof(*key)))
@@ -132,15 +142,73 @@ static struct count *find_count(struct window *w, const struct stack *stack,
 	return c;
 }
 
-int window_add(struct window *w, const struct window_sample *s)
-{
-	uint64_t n = window_sample_count(s);
-	struct count_key key;
-	struct count *c;
-	int r = 0;
+/* What is left out of a sample; each includes the ones before it. */
+enum shed { SHED_NOTHING, SHED_THREAD, SHED_ALL };
 
-	if (!n || n > INT64_MAX)
-		return -EBADMSG;
+/* What a sample of OWNER loses if it needs a new entry. */
+static enum shed shed_of(const struct window *w, uint64_t owner)
+{
+	size_t full = w->n * 16 / w->max;
+	bool over;
+
+	if (full < 12)
+		return SHED_NOTHING;
+	if (full >= 15)
+		return SHED_ALL;
+	over = shares_is_over(&w->shares, owner, w->max);
+	if (full >= 14)
+		return over ? SHED_ALL : SHED_THREAD;
+	return over ? SHED_THREAD : SHED_NOTHING;
+}
+
+static void shed(struct count_key *key, enum shed what, struct stack *bare)
+{
+	if (what >= SHED_THREAD) {
+		key->labels = 0;
+		if (key->origin != KILN_ORIGIN_OFF_CPU) {
+			key->tid = 0;
+			memset(key->comm, 0, sizeof(key->comm));
+		}
+	}
+	if (what == SHED_ALL && bare)
+		key->stack = bare;
+}
+
+static void count_shed(const struct count *c, const struct window_sample *s)
+{
+	if (c->key.stack != s->stack)
+		metric_add(M_COUNTS_BARE, 1);
+	else if (c->key.tid != s->tid || (s->labels && !c->key.labels))
+		metric_add(M_COUNTS_WITHOUT_THREAD, 1);
+}
+
+/*
+ * The entry for a sample of KEY; or, if it has none and the window fills up, the one with the most
+ * detail that there is or may be.
+ */
+static int get_count(struct window *w, const struct count_key *key, struct stack *bare,
+		     struct count **ret)
+{
+	struct count_key less = *key;
+	enum shed most;
+
+	*ret = find_count(w, key);
+	if (*ret)
+		return 0;
+	most = shed_of(w, process_owner(key->process));
+	for (int what = SHED_THREAD; what <= (int)most; what++) {
+		shed(&less, (enum shed)what, bare);
+		*ret = find_count(w, &less);
+		if (*ret)
+			return 0;
+	}
+	return add_count(w, &less, ret);
+}
+
+static struct count_key key_of(const struct window_sample *s)
+{
+	struct count_key key;
+
 	memset(&key, 0, sizeof(key));
 	key.stack = s->stack;
 	key.process = s->process;
@@ -152,22 +220,33 @@ int window_add(struct window *w, const struct window_sample *s)
 	key.detail = s->detail;
 	/* The rest of key.comm stays zero: bytes after the NUL would make equal names differ. */
 	memcpy(key.comm, s->comm, strnlen(s->comm, sizeof(key.comm) - 1));
-	c = find_count(w, s->stack, &key);
-	if (!c)
-		r = add_count(w, &key, &c);
-	if (!r && s->labels && !c->labels)
+	return key;
+}
+
+int window_add(struct window *w, const struct window_sample *s)
+{
+	const struct count_key key = key_of(s);
+	uint64_t n = window_sample_count(s);
+	struct count *c;
+	int r;
+
+	if (!n || n > INT64_MAX)
+		return -EBADMSG;
+	r = get_count(w, &key, s->bare, &c);
+	if (!r && c->key.labels && !c->labels)
 		c->labels = label_set_ref(s->labels);
 	if (!r) {
-		s->stack->counted_round = w->round;
-		s->stack->counted = c;
+		c->key.stack->counted_round = w->round;
+		c->key.stack->counted = c;
 	}
 	/* Without memory the kernel's name is used. */
-	if (!r && s->thread_name && !c->thread_name)
+	if (!r && s->thread_name && !c->thread_name && c->key.tid == s->tid)
 		c->thread_name = strdup(s->thread_name);
 	if (!r && s->timed)
 		r = add_times(w, c, s->time_unix_ns, n);
 	if (r < 0)
 		return r;
+	count_shed(c, s);
 	if (__builtin_add_overflow(c->samples, (int64_t)n, &c->samples))
 		c->samples = INT64_MAX;
 	if (__builtin_add_overflow(c->value, s->value, &c->value))
@@ -201,6 +280,7 @@ void window_sort(struct window *w, struct window *next,
 		*at = c->next;
 		c->key.stack->counted = NULL;
 		HASH_DEL(w->counts, c);
+		shares_subtract(&w->shares, TAKE_PTR(c->share));
 		w->n--;
 		w->n_times -= times;
 		if (f == WINDOW_DROP) {
@@ -211,6 +291,7 @@ void window_sort(struct window *w, struct window *next,
 		c->waits += c->waits < UINT8_MAX;
 		/* Used in NEXT: the sweep between the two windows must leave them. */
 		c->key.stack->last_window = c->key.process->last_window = next->number;
+		c->share = shares_add(&next->shares, process_owner(c->key.process));
 		c->next = next->list;
 		next->list = c;
 		next->n++;

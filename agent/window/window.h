@@ -2,12 +2,25 @@
 /*
  * struct window: what was sampled since the last report: how often each stack was seen on each
  * thread under each policy. Filled by the loop thread, then read by the naming worker, then reset.
+ *
+ * Each entry is charged to an owner, a cgroup. A sample that has an entry is always counted there.
+ * From three quarters full on, a sample that would need a new one is counted with less detail, and
+ * by that with others in one entry, so that a full window costs detail and seldom a sample:
+ *
+ *   entries in use     owner has more than an even part   any other owner
+ *   less than 12/16    full detail                        full detail
+ *   12/16 to 14/16     without labels and thread          full detail
+ *   14/16 to 15/16     also without its stack             without labels and thread
+ *   the last 16th      also without its stack             also without its stack
+ *
+ * Off-CPU samples keep their thread always: waits_calibrate() needs it.
  */
 #pragma once
 
 #include "agent/labels/sets.h"
 #include "agent/policy/policy.h"
 #include "agent/process/process_table.h"
+#include "agent/window/shares.h"
 #include "agent/window/stack_table.h"
 #include "lib/probe_spec.h"
 #include "lib/uthash.h"
@@ -22,6 +35,7 @@ struct window_probes {
 /* One sample as it is counted. Units of value and period: struct kiln_sample in bpf/types.h. */
 struct window_sample {
 	struct stack *stack;
+	struct stack *bare; /* stack_table_bare(); NULL: samples are always counted with a stack */
 	struct process *process;
 	uint32_t tid, policy;
 	bool timed; /* its time is kept; the same for all samples of a policy */
@@ -38,10 +52,12 @@ struct count_key {
 	struct stack *stack;
 	struct process *process;
 	uint64_t period, labels; /* number of the set; 0: none */
-	uint32_t tid, policy;
+	uint32_t tid, policy;	 /* tid 0: the thread was left out, and so was its name */
 	uint32_t origin, detail;
 	char comm[KILN_COMM_LEN];
 };
+/* Keys are compared as bytes, so there is no padding. */
+_Static_assert(sizeof(struct count_key) == 48 + KILN_COMM_LEN, "struct count_key");
 
 struct count {
 	struct count_key key;
@@ -51,6 +67,7 @@ struct count {
 	uint8_t waits;	/* windows that it has waited for the metadata or policy of its container */
 	uint64_t route; /* receivers, as bits; 0: the window's default route */
 	struct label_set *labels; /* a reference; NULL: none */
+	struct share *share;	  /* of its owner; NULL: it is not charged */
 	char *thread_name;	  /* NULL: key.comm */
 	/* UNIX ns of each sample; only when timestamps are wanted. */
 	uint64_t *times;
@@ -65,7 +82,8 @@ struct window {
 	uint64_t start_unix_ns;
 	struct count *counts;	    /* hash */
 	struct count *list, *spare; /* used nodes, and nodes kept for reuse */
-	size_t n, n_times;
+	size_t n, n_times, max;	    /* max: of `n` */
+	struct shares shares;
 	uint64_t default_route; /* of counts that no policy routes; kept by window_reset() */
 	/* Indexed by process.identity; holds references. [0]: not known. */
 	struct identity *identities;
@@ -79,6 +97,8 @@ static inline uint64_t window_route(const struct window *w, const struct count *
 }
 
 void window_init(struct window *w);
+/* Replaces the limit WINDOW_COUNTS_MAX. */
+void window_limit(struct window *w, size_t counts);
 void window_done(struct window *w);
 /* Empties it for the next use; keeps its memory. */
 void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns);
@@ -100,7 +120,7 @@ static inline uint64_t window_sample_count(const struct window_sample *s)
 	return s->value % s->period ? 0 : s->value / s->period;
 }
 /*
- * -ENOSPC when the window is full, -ENOMEM, -EBADMSG when S is malformed: the caller counts the
- * loss.
+ * Counts S, with less detail when the window fills up. -ENOSPC when the window is full, -ENOMEM,
+ * -EBADMSG when S is malformed: the caller counts the loss.
  */
 int window_add(struct window *w, const struct window_sample *s) _must_check_;

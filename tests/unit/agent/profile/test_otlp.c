@@ -236,6 +236,31 @@ static void stacks_are_leaf_first_with_inlined_lines(void **state)
 	otlp_requests_free(requests, 1);
 }
 
+/* A window that filled up counts without threads. */
+static void what_has_no_thread_has_no_thread_id(void **state)
+{
+	struct batch_builder *b;
+	_cleanup_(batch_unrefp) struct batch *batch = NULL;
+	struct batch_sample s = {.value = 1, .thread_name = ""};
+	struct otlp_request *requests;
+	const Otlp__Sample *out;
+	Request *r;
+	size_t n;
+
+	assert_int_equal(batch_builder_new(1, &b), 0);
+	s.process = batch_add_process(b, 1, "", "");
+	s.stack = batch_add_stack(b, NULL, 0);
+	batch_add_sample(b, batch_add_resource(b, NULL, 0, ""), PROFILE_CPU, 1, &s);
+	assert_int_equal(batch_builder_finish(b, 9999, &batch), 0);
+	requests = encode_batch(batch, OTLP_G6, 0, &n);
+	r = decode(requests);
+	out = r->resource_profiles[0]->scope_profiles[0]->profiles[0]->samples[0];
+	assert_int_equal(out->n_attribute_indices, 1);
+	assert_int(attribute(r->dictionary, out->attribute_indices, 1, "process.pid"), 1);
+	free_request(r);
+	otlp_requests_free(requests, n);
+}
+
 static void timestamps_replace_values(void **state)
 {
 	struct batch_builder *b;
@@ -730,6 +755,7 @@ int main(void)
 	    cmocka_unit_test(profiles_have_type_period_and_time),
 	    cmocka_unit_test(samples_have_one_value_and_their_attributes),
 	    cmocka_unit_test(stacks_are_leaf_first_with_inlined_lines),
+	    cmocka_unit_test(what_has_no_thread_has_no_thread_id),
 	    cmocka_unit_test(timestamps_replace_values),
 	    cmocka_unit_test(resources_keep_at_most_26_attributes),
 	    cmocka_unit_test(split_requests_lose_nothing_and_stand_alone),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/window/window.h"
+#include "lib/metrics.h"
 #include "tests/support/test.h"
 
 static struct stack s1, s2;
@@ -213,6 +214,180 @@ static void what_was_dropped_is_counted_anew(void **state)
 	window_done(&next);
 }
 
+/* ---- a window that fills up ------------------------------------------------------------------ */
+
+enum { LIMIT = 1600, NOISY = 8, QUIET = 9 };
+
+static struct process noisy = {.key = {.cgroup = NOISY}}, quiet = {.key = {.cgroup = QUIET}};
+static struct stack bare;
+
+static int64_t without_thread, without_stack;
+
+static void begin_full(struct window *w)
+{
+	window_init(w);
+	window_limit(w, LIMIT);
+	window_reset(w, 1, 0);
+	without_thread = metric_get(M_COUNTS_WITHOUT_THREAD);
+	without_stack = metric_get(M_COUNTS_BARE);
+}
+
+/* Adds a sample of PROCESS's thread TID. */
+static int add_of(struct window *w, struct process *process, uint32_t tid)
+{
+	struct window_sample s = base;
+
+	s.bare = &bare;
+	s.process = process;
+	s.tid = tid;
+	return window_add(w, &s);
+}
+
+/* Adds samples of new threads of PROCESS until W has N entries. */
+static uint32_t fill(struct window *w, struct process *process, size_t n, uint32_t tid)
+{
+	while (w->n < n)
+		assert_int_equal(add_of(w, process, ++tid), 0);
+	return tid;
+}
+
+static struct count *count_of(const struct window *w, const struct process *process,
+			      const struct stack *stack, uint32_t tid)
+{
+	for (struct count *c = w->list; c; c = c->next)
+		if (c->key.process == process && c->key.stack == stack && c->key.tid == tid)
+			return c;
+	return NULL;
+}
+
+static void assert_shed(int64_t thread, int64_t stack)
+{
+	assert_int_equal(metric_get(M_COUNTS_WITHOUT_THREAD) - without_thread, thread);
+	assert_int_equal(metric_get(M_COUNTS_BARE) - without_stack, stack);
+}
+
+static void who_fills_a_window_loses_threads_and_labels_and_nobody_a_sample(void **state)
+{
+	struct label_set labels = {.number = 1, .refs = 1};
+	struct window_sample s = base;
+	const struct count *c;
+	struct window w;
+	uint32_t tid;
+
+	begin_full(&w);
+	tid = fill(&w, &noisy, LIMIT * 12 / 16, 0);
+	assert_shed(0, 0);
+	s.bare = &bare;
+	s.process = &noisy;
+	s.thread_name = "a long name of a thread";
+	s.labels = &labels;
+	for (int i = 0; i < 10; i++) {
+		s.tid = ++tid;
+		add(&w, &s);
+	}
+	assert_shed(10, 0);
+	assert_int_equal(w.n, LIMIT * 12 / 16 + 1);
+	c = count_of(&w, &noisy, &s1, 0);
+	assert_int_equal(c->samples, 10);
+	assert_int_equal(c->value, 10UL * PERIOD);
+	assert_string_equal(c->key.comm, "");
+	assert_null(c->thread_name);
+	assert_null(c->labels);
+	assert_int_equal(labels.refs, 1);
+	/* What has an entry is counted there, and others lose nothing. */
+	add_of(&w, &noisy, 1);
+	assert_int_equal(count_of(&w, &noisy, &s1, 1)->samples, 2);
+	s.process = &quiet;
+	add(&w, &s);
+	assert_int_equal(count_of(&w, &quiet, &s1, tid)->key.labels, 1);
+	assert_string_equal(count_of(&w, &quiet, &s1, tid)->thread_name, s.thread_name);
+	assert_shed(10, 0);
+	window_done(&w);
+	assert_int_equal(labels.refs, 1);
+}
+
+static void nearly_full_it_loses_its_stack_and_others_the_thread(void **state)
+{
+	struct window_sample s = base;
+	struct window w;
+	uint32_t tid;
+
+	begin_full(&w);
+	tid = fill(&w, &noisy, LIMIT * 12 / 16, 0);
+	tid = fill(&w, &quiet, LIMIT * 14 / 16, tid);
+	assert_shed(0, 0);
+	assert_int_equal(add_of(&w, &noisy, ++tid), 0);
+	assert_int_equal(count_of(&w, &noisy, &bare, 0)->samples, 1);
+	assert_int_equal(add_of(&w, &quiet, ++tid), 0);
+	assert_int_equal(count_of(&w, &quiet, &s1, 0)->samples, 1);
+	assert_shed(1, 1);
+	/* Off-CPU samples are calibrated by thread. */
+	s.bare = &bare;
+	s.process = &noisy;
+	s.origin = KILN_ORIGIN_OFF_CPU;
+	s.period = 0;
+	s.tid = ++tid;
+	add(&w, &s);
+	assert_string_equal(count_of(&w, &noisy, &bare, tid)->key.comm, "main");
+	window_done(&w);
+}
+
+/* 16 owners with equal parts: nobody takes more than a share. Each sample is counted until even the
+ * entries without a stack have no room, and those that exist take samples of a full window. */
+static void a_full_window_counts_what_it_has_an_entry_for(void **state)
+{
+	struct process processes[LIMIT];
+	struct window w;
+	uint64_t value = 0;
+	uint32_t tid = 0;
+
+	begin_full(&w);
+	memset(processes, 0, sizeof(processes));
+	for (size_t i = 0; i < ARRAY_SIZE(processes); i++)
+		processes[i].key.cgroup = 1 + i % 16;
+	for (size_t i = 0; i < LIMIT * 15 / 16; i++)
+		assert_int_equal(add_of(&w, &processes[i % 16], ++tid), 0);
+	assert_int_equal(w.n, LIMIT * 14 / 16 + 16);
+	for (size_t i = 0; w.n < LIMIT; i++)
+		assert_int_equal(add_of(&w, &processes[i], ++tid), 0);
+	assert_int_equal(add_of(&w, &processes[LIMIT - 1], ++tid), -ENOSPC);
+	assert_int_equal(w.n, LIMIT);
+	assert_ptr_equal(w.list->key.stack, &bare);
+	assert_int_equal(add_of(&w, w.list->key.process, ++tid), 0);
+	assert_int_equal(w.list->samples, 2);
+	for (const struct count *c = w.list; c; c = c->next)
+		value += c->value;
+	assert_int_equal(value, (tid - 1) * (uint64_t)PERIOD);
+	window_done(&w);
+}
+
+static enum window_fate waits(struct count *c, void *arg)
+{
+	return WINDOW_WAIT;
+}
+
+/* An entry is charged in the window that it is in. */
+static void what_moves_to_the_next_window_is_charged_there(void **state)
+{
+	struct window w, next;
+
+	begin_full(&w);
+	begin_full(&next);
+	fill(&w, &noisy, LIMIT * 12 / 16, 0);
+	window_sort(&w, &next, waits, NULL);
+	assert_int_equal(w.shares.n, 0);
+	assert_int_equal(next.shares.n, 1);
+	assert_int_equal(add_of(&next, &noisy, LIMIT), 0);
+	assert_non_null(count_of(&next, &noisy, &s1, 0));
+	window_reset(&next, 2, 0);
+	assert_int_equal(next.shares.n, 0);
+	fill(&next, &quiet, LIMIT * 12 / 16, 0);
+	assert_int_equal(add_of(&next, &noisy, LIMIT), 0);
+	assert_null(count_of(&next, &noisy, &s1, 0));
+	window_done(&w);
+	window_done(&next);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +399,10 @@ int main(void)
 	    cmocka_unit_test(times_are_kept_when_wanted),
 	    cmocka_unit_test(reset_empties),
 	    cmocka_unit_test(what_was_dropped_is_counted_anew),
+	    cmocka_unit_test(who_fills_a_window_loses_threads_and_labels_and_nobody_a_sample),
+	    cmocka_unit_test(nearly_full_it_loses_its_stack_and_others_the_thread),
+	    cmocka_unit_test(a_full_window_counts_what_it_has_an_entry_for),
+	    cmocka_unit_test(what_moves_to_the_next_window_is_charged_there),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
