@@ -84,13 +84,11 @@ void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 	w->start_unix_ns = start_unix_ns;
 }
 
-/* Appends TIME_UNIX_NS to the times of C, once for each of the N samples. */
+/* Appends TIME_UNIX_NS to the times of C, once for each of the N samples, for which W has room. */
 static int add_times(struct window *w, struct count *c, uint64_t time_unix_ns, uint64_t n)
 {
 	int r;
 
-	if (n > WINDOW_TIMES_MAX - w->n_times)
-		return -ENOSPC;
 	r = grow_array((void **)&c->times, &c->cap_times, (size_t)c->samples + n, sizeof(*c->times),
 		       WINDOW_TIMES_MAX);
 	if (r < 0)
@@ -128,6 +126,26 @@ static int add_count(struct window *w, const struct count_key *key, struct count
 	HASH_ADD(hh, w->counts, key, sizeof(c->key), c);
 	*ret = c;
 	return 0;
+}
+
+static void keep_spare(struct window *w, struct count *c)
+{
+	free(TAKE_PTR(c->times));
+	free(TAKE_PTR(c->thread_name));
+	c->labels = label_set_unref(c->labels);
+	c->cap_times = 0;
+	c->next = w->spare;
+	w->spare = c;
+}
+
+/* Forgets C, which add_count() has just made. */
+static void forget_new(struct window *w, struct count *c)
+{
+	w->list = c->next;
+	HASH_DEL(w->counts, c);
+	shares_subtract(&w->shares, TAKE_PTR(c->share));
+	w->n--;
+	keep_spare(w, c);
 }
 
 /* Most samples of a stack are of the same thread as its last one: no lookup is needed then. */
@@ -176,6 +194,8 @@ static void shed(struct count_key *key, enum shed what, struct stack *bare)
 
 static void count_shed(const struct count *c, const struct window_sample *s)
 {
+	if (s->timed && !c->key.timed)
+		metric_add(M_COUNTS_WITHOUT_TIME, 1);
 	if (c->key.stack != s->stack)
 		metric_add(M_COUNTS_BARE, 1);
 	else if (c->key.tid != s->tid || (s->labels && !c->key.labels))
@@ -225,43 +245,37 @@ static struct count_key key_of(const struct window_sample *s)
 
 int window_add(struct window *w, const struct window_sample *s)
 {
-	const struct count_key key = key_of(s);
 	uint64_t n = window_sample_count(s);
+	struct count_key key = key_of(s);
 	struct count *c;
 	int r;
 
 	if (!n || n > INT64_MAX)
 		return -EBADMSG;
+	key.timed = s->timed && n <= WINDOW_TIMES_MAX - w->n_times;
 	r = get_count(w, &key, s->bare, &c);
-	if (!r && c->key.labels && !c->labels)
-		c->labels = label_set_ref(s->labels);
-	if (!r) {
-		c->key.stack->counted_round = w->round;
-		c->key.stack->counted = c;
+	if (key.timed && (r < 0 || add_times(w, c, s->time_unix_ns, n) < 0)) {
+		/* An entry without times may exist, or gets the memory of this one. */
+		if (!r && !c->samples)
+			forget_new(w, c);
+		key.timed = 0;
+		r = get_count(w, &key, s->bare, &c);
 	}
-	/* Without memory the kernel's name is used. */
-	if (!r && s->thread_name && !c->thread_name && c->key.tid == s->tid)
-		c->thread_name = strdup(s->thread_name);
-	if (!r && s->timed)
-		r = add_times(w, c, s->time_unix_ns, n);
 	if (r < 0)
 		return r;
+	c->key.stack->counted_round = w->round;
+	c->key.stack->counted = c;
+	if (c->key.labels && !c->labels)
+		c->labels = label_set_ref(s->labels);
+	/* Without memory the kernel's name is used. */
+	if (s->thread_name && !c->thread_name && c->key.tid == s->tid)
+		c->thread_name = strdup(s->thread_name);
 	count_shed(c, s);
 	if (__builtin_add_overflow(c->samples, (int64_t)n, &c->samples))
 		c->samples = INT64_MAX;
 	if (__builtin_add_overflow(c->value, s->value, &c->value))
 		c->value = UINT64_MAX;
 	return 0;
-}
-
-static void keep_spare(struct window *w, struct count *c)
-{
-	free(TAKE_PTR(c->times));
-	free(TAKE_PTR(c->thread_name));
-	c->labels = label_set_unref(c->labels);
-	c->cap_times = 0;
-	c->next = w->spare;
-	w->spare = c;
 }
 
 void window_sort(struct window *w, struct window *next,

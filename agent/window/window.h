@@ -13,7 +13,8 @@
  *   14/16 to 15/16     also without its stack             without labels and thread
  *   the last 16th      also without its stack             also without its stack
  *
- * Off-CPU samples keep their thread always: waits_calibrate() needs it.
+ * Off-CPU samples keep their thread always: waits_calibrate() needs it. Where there is no room for
+ * the time of a sample, it is counted without it.
  */
 #pragma once
 
@@ -38,7 +39,7 @@ struct window_sample {
 	struct stack *bare; /* stack_table_bare(); NULL: samples are always counted with a stack */
 	struct process *process;
 	uint32_t tid, policy;
-	bool timed; /* its time is kept; the same for all samples of a policy */
+	bool timed; /* its time is kept, if there is room; the same for all samples of a policy */
 	enum kiln_origin origin;
 	uint8_t detail;		 /* of the origin: see struct kiln_sample */
 	const char *comm;	 /* KILN_COMM_LEN bytes at most */
@@ -53,7 +54,9 @@ struct count_key {
 	struct process *process;
 	uint64_t period, labels; /* number of the set; 0: none */
 	uint32_t tid, policy;	 /* tid 0: the thread was left out, and so was its name */
-	uint32_t origin, detail;
+	uint32_t origin;
+	uint16_t detail;
+	uint16_t timed; /* 1: it has `times` */
 	char comm[KILN_COMM_LEN];
 };
 /* Keys are compared as bytes, so there is no padding. */
@@ -69,8 +72,7 @@ struct count {
 	struct label_set *labels; /* a reference; NULL: none */
 	struct share *share;	  /* of its owner; NULL: it is not charged */
 	char *thread_name;	  /* NULL: key.comm */
-	/* UNIX ns of each sample; only when timestamps are wanted. */
-	uint64_t *times;
+	uint64_t *times;	  /* UNIX ns of each sample; NULL: not wanted, or no room */
 	size_t cap_times;
 	struct count *next; /* of the window's list */
 	UT_hash_handle hh;

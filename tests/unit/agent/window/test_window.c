@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/window/window.h"
 #include "lib/metrics.h"
+#include "tests/support/failalloc.h"
 #include "tests/support/test.h"
 
 static struct stack s1, s2;
@@ -167,6 +168,58 @@ static void times_are_kept_when_wanted(void **state)
 	add(&w, &s);
 	assert_int_equal(w.list->samples, 1);
 	assert_int_equal(w.list->times[0], 5);
+	window_done(&w);
+}
+
+/* What is counted with and without times stays apart: each entry has the times of all its samples,
+ * or none. */
+static void a_sample_whose_time_has_no_room_is_counted_without(void **state)
+{
+	int64_t without = metric_get(M_COUNTS_WITHOUT_TIME);
+	struct window_sample s = base;
+	struct window w;
+
+	window_init(&w);
+	window_reset(&w, 1, 0);
+	s.timed = true;
+	s.value = (WINDOW_TIMES_MAX - 1) * (uint64_t)PERIOD;
+	add(&w, &s);
+	s.value = 2UL * PERIOD;
+	add(&w, &s);
+	s.value = PERIOD;
+	add(&w, &s);
+	add(&w, &s);
+	assert_int_equal(w.n, 2);
+	assert_int_equal(w.n_times, WINDOW_TIMES_MAX);
+	assert_int_equal(w.list->samples, 3);
+	assert_null(w.list->times);
+	assert_int_equal(w.list->next->samples, WINDOW_TIMES_MAX);
+	assert_int_equal(metric_get(M_COUNTS_WITHOUT_TIME) - without, 2);
+	window_done(&w);
+}
+
+static void without_memory_for_its_time_a_sample_is_counted(void **state)
+{
+	struct window_sample s = base;
+	struct window w;
+
+	window_init(&w);
+	window_reset(&w, 1, 0);
+	s.timed = true;
+	add(&w, &s);
+	window_reset(&w, 2, 0);
+	/* The entry is a spare one, so the first allocation is that of the times. */
+	failalloc_at(0);
+	assert_int_equal(window_add(&w, &s), 0);
+	assert_int_equal(window_add(&w, &s), 0);
+	s.tid++;
+	assert_int_equal(window_add(&w, &s), -ENOMEM);
+	assert_true(failalloc_stop());
+	assert_int_equal(w.n, 1);
+	assert_int_equal(w.shares.all->entries, 1);
+	assert_int_equal(w.list->samples, 2);
+	assert_null(w.list->times);
+	assert_null(w.list->next);
 	window_done(&w);
 }
 
@@ -397,6 +450,8 @@ int main(void)
 	    cmocka_unit_test(bytes_after_the_name_do_not_matter),
 	    cmocka_unit_test(a_thread_has_the_name_that_its_runtime_gave_it),
 	    cmocka_unit_test(times_are_kept_when_wanted),
+	    cmocka_unit_test(a_sample_whose_time_has_no_room_is_counted_without),
+	    cmocka_unit_test(without_memory_for_its_time_a_sample_is_counted),
 	    cmocka_unit_test(reset_empties),
 	    cmocka_unit_test(what_was_dropped_is_counted_anew),
 	    cmocka_unit_test(who_fills_a_window_loses_threads_and_labels_and_nobody_a_sample),
