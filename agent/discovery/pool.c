@@ -42,7 +42,7 @@ struct discovery_pool {
 	struct discovery_job *jobs; /* by key */
 	struct discovery_job *queue, *running, *ran;
 	size_t queued, n_running;
-	unsigned int threads, idle, late; /* late: threads in late jobs; all of them in `threads` */
+	unsigned int threads, late; /* late: threads in late jobs; all of them in `threads` */
 	bool closed;
 	size_t submitted; /* jobs that are not delivered yet; only for the loop's thread */
 };
@@ -135,9 +135,7 @@ static void *work(void *arg)
 			pthread_cond_broadcast(&p->left);
 			continue;
 		}
-		p->idle++;
 		pthread_cond_wait(&p->work, &p->mutex);
-		p->idle--;
 	}
 	p->threads--;
 	/* `handles` is NULL after discovery_pool_free(). */
@@ -172,14 +170,17 @@ static int start_thread(struct discovery_pool *p)
 	return 0;
 }
 
-/* With the mutex. Wakes or starts a thread for the queue. */
-static int staff(struct discovery_pool *p)
+/*
+ * With the mutex. Wakes or starts a thread for the queue, which has JOBS jobs. Every thread that
+ * runs none takes one of them, also those that were woken or started and have not got the mutex
+ * yet.
+ */
+static int staff(struct discovery_pool *p, size_t jobs)
 {
 	int r = 0;
 
-	if (p->idle)
-		pthread_cond_signal(&p->work);
-	else if (staffed(p) < p->options.threads)
+	pthread_cond_signal(&p->work);
+	if (jobs > p->threads - p->n_running && staffed(p) < p->options.threads)
 		r = start_thread(p);
 	/* No error while there is a thread that is not late: it will take the job. */
 	return p->threads > p->late ? 0 : r;
@@ -212,7 +213,7 @@ static struct discovery_job *next_late(struct discovery_pool *p, uint64_t now)
 		metric_add(M_DISCOVERY_LATE, 1);
 		metric_set(M_DISCOVERY_THREADS_LATE, p->late);
 		if (p->queue)
-			(void)staff(p);
+			(void)staff(p, p->queued);
 	}
 	pthread_mutex_unlock(&p->mutex);
 	return job;
@@ -293,7 +294,7 @@ static int enqueue(struct discovery_pool *p, struct discovery_job *job)
 		return refuse(-EHOSTDOWN);
 	if (p->queued >= p->options.queue_max)
 		return refuse(-EAGAIN);
-	r = staff(p);
+	r = staff(p, p->queued + 1);
 	if (r < 0)
 		return r;
 	job->state = DISCOVERY_QUEUED;

@@ -86,17 +86,23 @@ static void close_gate(struct job *job)
 	close(job->gate[1]);
 }
 
-static void begin(struct fixture *f, unsigned int threads, unsigned int late_max, size_t queue_max)
+static void begin_with(struct fixture *f, unsigned int threads, unsigned int late_max,
+		       size_t queue_max, uint64_t deadline_ms)
 {
 	struct discovery_options options = {.loop = &f->loop,
 					    .threads = threads,
 					    .late_max = late_max,
 					    .queue_max = queue_max,
-					    .deadline_ms = DEADLINE_MS};
+					    .deadline_ms = deadline_ms};
 
 	*f = (struct fixture){};
 	assert_int_equal(uv_loop_init(&f->loop), 0);
 	assert_int_equal(discovery_pool_new(&options, &f->pool), 0);
+}
+
+static void begin(struct fixture *f, unsigned int threads, unsigned int late_max, size_t queue_max)
+{
+	begin_with(f, threads, late_max, queue_max, DEADLINE_MS);
 }
 
 static void end(struct fixture *f, unsigned int left)
@@ -196,6 +202,37 @@ static void a_job_that_hangs_stops_no_other(void **state)
 	assert_int_equal(stats.late, 0);
 	close_gate(&hung);
 	end(&f, 0);
+}
+
+static void submit_two_to_one_idle_thread(void)
+{
+	struct job first, hung, other;
+	struct fixture f;
+
+	begin_with(&f, 2, 0, 0, 5000);
+	first = job_of(&f, 1, false);
+	hung = job_of(&f, 2, true);
+	other = job_of(&f, 3, false);
+	assert_int_equal(discovery_submit(f.pool, &first.base), 0);
+	run_all(&f);
+	usleep(1000); /* the thread waits for work by then */
+	assert_int_equal(discovery_submit(f.pool, &hung.base), 0);
+	assert_int_equal(discovery_submit(f.pool, &other.base), 0);
+	f.stop_at_done = 2;
+	uv_run(&f.loop, UV_RUN_DEFAULT);
+	assert_true(other.done && !hung.late && !hung.done);
+	unhang(&hung);
+	run_all(&f);
+	close_gate(&hung);
+	end(&f, 0);
+}
+
+/* A thread that was woken for a job is not free for the next one. Repeated, because the thread may
+ * take its job before the next one is submitted. */
+static void a_job_does_not_wait_for_the_one_before_it(void **state)
+{
+	for (int i = 0; i < 50; i++)
+		submit_two_to_one_idle_thread();
 }
 
 static void threads_that_hang_are_bounded(void **state)
@@ -314,6 +351,7 @@ int main(void)
 	    cmocka_unit_test(jobs_run_elsewhere_and_come_back),
 	    cmocka_unit_test(a_process_has_one_job_at_a_time),
 	    cmocka_unit_test(a_job_that_hangs_stops_no_other),
+	    cmocka_unit_test(a_job_does_not_wait_for_the_one_before_it),
 	    cmocka_unit_test(threads_that_hang_are_bounded),
 	    cmocka_unit_test(the_queue_is_bounded),
 	    cmocka_unit_test(a_filesystem_that_hangs_takes_one_thread),
