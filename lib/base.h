@@ -147,14 +147,17 @@ static inline uint64_t fold_multiply(uint64_t a, uint64_t b)
 /*
  * Hashes N words, for hash tables with long keys. Four words take two multiplications, which the
  * CPU can run in parallel; hash_bytes() takes eight, one after the other. SEED should be secret
- * where others choose the words, so that they cannot choose keys that collide. To mix by a folded
- * product is the method of wyhash (public domain, Wang Yi); the constants are digits of the square
- * roots of 2, 3, 5 and 7.
+ * where others choose the words, so that they cannot choose keys that collide: both lanes start
+ * with it, so nobody else knows the word that makes a factor 0 and hides the word beside it. To mix
+ * by a folded product is the method of wyhash (public domain, Wang Yi); the constants are digits of
+ * the square roots of 2, 3, 5 and 7.
  */
 static inline uint64_t hash_words(const uint64_t *words, size_t n, uint64_t seed)
 {
 	const uint64_t c = seed ^ 0x6a09e667f3bcc909, d = seed ^ 0xbb67ae8584caa73b;
-	uint64_t a = n ^ 0x3c6ef372fe94f82b, b = seed ^ 0xa54ff53a5f1d36f1;
+	/* Rotated, because the seed in `d` would cancel it out when there are no words. */
+	uint64_t a = (seed << 29 | seed >> 35) ^ n ^ 0x3c6ef372fe94f82b;
+	uint64_t b = seed ^ 0xa54ff53a5f1d36f1;
 
 	for (; n >= 4; words += 4, n -= 4) {
 		a = fold_multiply(a ^ words[0], c ^ words[1]);
