@@ -3,6 +3,7 @@
 #include "agent/window/discovery.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -27,6 +28,39 @@ static struct {
 	struct discovery_answer last;
 	char last_name[64];
 } t;
+
+static atomic_llong ahead_ns; /* how far the clocks that count from boot are ahead */
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+	int r = __real_clock_gettime(clock, ret);
+	int64_t ns = ret->tv_sec * 1000000000LL + ret->tv_nsec;
+
+	if (clock == CLOCK_MONOTONIC || clock == CLOCK_BOOTTIME)
+		ns += ahead_ns;
+	ret->tv_sec = ns / 1000000000;
+	ret->tv_nsec = ns % 1000000000;
+	return r;
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t boot_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
+}
 
 static void before(void *arg)
 {
@@ -54,6 +88,7 @@ static int setup(void **state)
 	if (fake_setup(state))
 		return -1;
 	memset(&t, 0, sizeof(t));
+	ahead_ns = 0;
 	of.proc_dirfd = fake.proc_dirfd;
 	of.images = fake.images;
 	of.mapsets = fake.mapsets;
@@ -458,25 +493,101 @@ static void a_process_that_cannot_be_looked_at_keeps_its_mapset(void **state)
 	assert_ptr_equal(discovery_mapset(t.d, &t.record), m);
 }
 
+/* ---- sweeps ---------------------------------------------------------------------------------- */
+
+enum { KEEP_S = 5 };
+
+static void sweep_after(int s)
+{
+	ahead_ns += s * 1000000000LL;
+	discovery_sweep(t.d);
+}
+
+/* Samples that were taken before the exchange may wait in the ring for a while. */
+static void a_program_is_forgotten_when_it_was_not_used_for_a_while(void **state)
+{
+	struct sideband_mapping other = {.tgid = t.record.tgid, .inode = 77, .time = 1000};
+	const struct mapset_range *own;
+
+	ask(0);
+	own = fake_own_range(t.last.mapset);
+	other.start = own->start;
+	other.length = own->end - own->start;
+	t.record.mapset = t.last.mapset->id;
+	t.record.time = 1000;
+	discovery_mapped(t.d, &other);
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_false(holds());
+	sweep_after(KEEP_S - 1);
+	assert_false(holds());
+	sweep_after(2);
+	/* Of a program that is not in the table, no exchange is known. */
+	assert_true(holds());
+}
+
+static void a_program_that_is_being_read_is_not_forgotten(void **state)
+{
+	assert_int_equal(discovery_ask(t.d, &t.record, false), 0);
+	sweep_after(KEEP_S + 1);
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_int_equal(t.answers, 1);
+	assert_non_null(t.last.mapset);
+}
+
+/* Its mapset lacks code: it is read when it is sampled next, however late that is. */
+static void a_program_that_is_to_be_read_again_is_kept_with_its_mapset(void **state)
+{
+	struct sideband_mapping more = {.tgid = t.record.tgid, .start = 0x1000, .length = 0x1000};
+	struct mapset *m;
+
+	ask(0);
+	m = t.last.mapset;
+	t.record.mapset = m->id;
+	more.time = m->read_ns + 1;
+	assert_true(discovery_mapped(t.d, &more));
+	sweep_after(KEEP_S + 1);
+	assert_true(holds());
+	assert_true(discovery_busy(t.d));
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_int_equal(t.answers, 2);
+	/* Without its mapset, its next sample has it read in any case. */
+	m = t.last.mapset;
+	t.record.mapset = m->id;
+	more.time = m->read_ns + 1;
+	assert_true(discovery_mapped(t.d, &more));
+	mapset_store_forget(fake.mapsets, t.record.tgid);
+	sweep_after(KEEP_S + 1);
+	assert_true(holds());
+	assert_false(discovery_busy(t.d));
+}
+
+/* Of a young process only code was asked for, if the kernel can tell that alone (Linux 6.11). */
+static void a_program_that_is_to_be_looked_at_again_is_kept(void **state)
+{
+	struct maps maps;
+
+	if (maps_query(fake.proc_dirfd, t.record.tgid, &maps) < 0)
+		skip();
+	maps_done(&maps);
+	/* This process is as if it had just begun. */
+	ahead_ns = (int64_t)(t.record.start_time - boot_ns()) + 1000000;
+	ask(0);
+	t.record.mapset = t.last.mapset->id;
+	t.record.time = t.last.mapset->read_ns + 2000000000;
+	sweep_after(KEEP_S + 1);
+	assert_true(holds());
+	assert_true(discovery_busy(t.d));
+	uv_run(&t.loop, UV_RUN_DEFAULT);
+	assert_int_equal(t.answers, 2);
+	/* It was looked at, so nothing is pending. */
+	sweep_after(KEEP_S + 1);
+	assert_true(holds());
+	assert_false(discovery_busy(t.d));
+}
+
 /* ---- programs that are gone ------------------------------------------------------------------ */
 
 enum { NOTED_AT = 0x10000000 };
-
-static uint64_t monotonic_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
-}
-
-static uint64_t boot_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000ULL + (uint64_t)now.tv_nsec;
-}
 
 /* Notes that TGID executes this test's program now. */
 static void note_exec_of(uint32_t tgid)
@@ -759,6 +870,10 @@ int main(void)
 	    TEST(a_later_owner_of_the_parents_pid_is_not_taken_for_it),
 	    TEST(a_fork_has_nothing_of_an_earlier_owner_of_its_pid),
 	    TEST(a_young_process_is_looked_at_again),
+	    TEST(a_program_is_forgotten_when_it_was_not_used_for_a_while),
+	    TEST(a_program_that_is_being_read_is_not_forgotten),
+	    TEST(a_program_that_is_to_be_read_again_is_kept_with_its_mapset),
+	    TEST(a_program_that_is_to_be_looked_at_again_is_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
