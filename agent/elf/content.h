@@ -64,6 +64,7 @@ int image_content_check(const struct image *image, const struct image *parsed) _
 
 /*
  * A copy of IMAGE with its bytes in memory, read now: the bytes that are parsed are those that are
- * hashed, even if the file is written to meanwhile. -EFBIG: the file is larger than IMAGE_COPY_MAX.
+ * hashed, even if the file is written to meanwhile. -EFBIG: the file is larger than IMAGE_COPY_MAX,
+ * or only its headers were kept (image_open_headers()).
  */
 int image_copy(const struct image *image, struct image **ret, struct error *err) _must_check_;

@@ -239,7 +239,7 @@ static void hash_file(struct image *image)
 /* ---- construction -----------------------------------------------------------------------------
  */
 
-static struct image *image_free(struct image *image)
+static void drop_bytes(struct image *image)
 {
 	if (image->is_mapped) {
 		image_fault_remove(image->data);
@@ -249,8 +249,19 @@ static struct image *image_free(struct image *image)
 	}
 	if (image->fd >= 0)
 		close(image->fd);
+	free(image->sections); /* their names are in the bytes */
+	image->sections = NULL;
+	image->n_sections = 0;
+	image->data = NULL;
+	image->size = 0;
+	image->is_mapped = false;
+	image->fd = -1;
+}
+
+static struct image *image_free(struct image *image)
+{
+	drop_bytes(image);
 	free(image->segments);
-	free(image->sections);
 	free(image->path);
 	free(image);
 	return NULL;
@@ -353,6 +364,23 @@ int image_open(int fd, const char *path, struct image **ret, struct error *err)
 	return 0;
 }
 
+int image_open_headers(int fd, const char *path, struct image **ret, struct error *err)
+{
+	_cleanup_(image_unrefp) struct image *image = NULL;
+	int r = image_open(fd, path, &image, err);
+
+	if (r < 0)
+		return r;
+	drop_bytes(image);
+	image->is_headers = true;
+	image->data = calloc(1, 1); /* readers may make pointers to the end of no bytes */
+	if (!image->data)
+		return error_set(err, -ENOMEM, "out of memory");
+	image_keep_unshared(image);
+	*ret = TAKE_PTR(image);
+	return 0;
+}
+
 int image_from_memory(const void *data, size_t size, const char *path, struct image **ret,
 		      struct error *err)
 {
@@ -383,6 +411,8 @@ int image_copy(const struct image *image, struct image **ret, struct error *err)
 	ssize_t n;
 	int r;
 
+	if (image->is_headers)
+		return error_set(err, -EFBIG, "only the file's headers were read");
 	if (image->fd < 0)
 		return image_from_memory(image->data, image->size, image->path, ret, err);
 	if (image->size > IMAGE_COPY_MAX)

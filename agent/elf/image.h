@@ -62,7 +62,8 @@ struct image {
 	char htlhash[33];      /* hex, semantic conventions: SHA256(first 4096, last 4096, BE64
 				  size)[:16] */
 	bool is_go, is_rust;
-	bool is_remote; /* its filesystem may hang: no debug file is looked for beside it */
+	bool is_remote;	 /* its filesystem may hang: no debug file is looked for beside it */
+	bool is_headers; /* made by image_open_headers() */
 	struct image_content content;	   /* content.h: image_content() */
 	struct timespec modified, changed; /* file times before its content was read; 0: unknown */
 	_Atomic int content_state;
@@ -78,6 +79,13 @@ int image_catch_faults(struct error *err) _must_check_;
  * order.
  */
 int image_open(int fd, const char *path, struct image **ret, struct error *err) _must_check_;
+/*
+ * As image_open(), but only the headers are kept and FD is closed. The image has the segments, the
+ * build id and what else struct image itself holds, but no sections and no bytes (size 0). It
+ * shares no content with any other image.
+ */
+int image_open_headers(int fd, const char *path, struct image **ret,
+		       struct error *err) _must_check_;
 /* A copy of DATA (the vDSO, tests). */
 int image_from_memory(const void *data, size_t size, const char *path, struct image **ret,
 		      struct error *err) _must_check_;

@@ -18,7 +18,9 @@
  * The image of a file on a filesystem that may stop answering is a copy in memory. It is made here,
  * where a thread may hang, so the loop and the worker that names frames only read memory. No
  * descriptor of the file is kept, because closing it asks the filesystem too. Such copies take at
- * most COPIES_MAX bytes together; files beyond that are read in place.
+ * most COPIES_MAX bytes together. Of a file beyond that, only the headers are kept: its addresses
+ * can be given as offsets in the file, but have no names, and stacks end at its code. It is copied
+ * when a later lookup finds room.
  */
 #include "agent/process/image_store.h"
 
@@ -51,7 +53,7 @@ struct entry {
 	struct timespec mtime; /* of the opened file; a change means other content */
 	off_t size;
 	struct image_store *store;
-	size_t copied;	      /* bytes of the image's copy; 0: it is the file itself */
+	size_t copied;	      /* bytes of the image's copy; 0: there is none */
 	uint64_t retry_at_ms; /* when image is NULL */
 	bool detached;
 	struct entry *prev, *next; /* idle or dropped */
@@ -169,6 +171,11 @@ static bool give_descriptor(struct image_store *store)
 	return e;
 }
 
+static bool has_copy_room(const struct image_store *store, size_t size)
+{
+	return size <= COPIES_MAX && atomic_load(&store->copied) <= COPIES_MAX - size;
+}
+
 static bool take_copy_room(struct image_store *store, size_t size)
 {
 	if (size > COPIES_MAX)
@@ -180,8 +187,10 @@ static bool take_copy_room(struct image_store *store, size_t size)
 }
 
 /*
- * Replaces *FD, the file of E, by a copy in memory if the file is a remote one and COPIES_MAX
- * permits.
+ * If *FD, the file of E, is a remote one, replaces it by a copy in memory of the whole file or, if
+ * COPIES_MAX does not permit that, of what image_open_headers() reads. Not even the headers are
+ * read through a mapping of the file: a page fault that waits for the server may hold the lock of
+ * the address space, which all threads need.
  */
 static int copy_remote(struct image_store *store, struct entry *e, int *fd, const struct stat *st)
 {
@@ -191,17 +200,35 @@ static int copy_remote(struct image_store *store, struct entry *e, int *fd, cons
 	e->stored.is_remote = S_ISREG(st->st_mode) && store->is_remote(*fd);
 	if (!e->stored.is_remote)
 		return 0;
-	if (!take_copy_room(store, size)) {
-		metric_add(M_IMAGES_REMOTE_IN_PLACE, 1);
-		return 0;
+	if (take_copy_room(store, size)) {
+		e->copied = size;
+		r = remote_file_copy(*fd, size, &copy);
+	} else {
+		r = remote_file_copy_ends(*fd, size, &copy);
 	}
-	e->copied = size;
-	r = remote_file_copy(*fd, size, &copy);
 	if (r < 0)
 		return r;
 	close(*fd);
 	*fd = copy;
-	metric_add(M_IMAGES_REMOTE_COPIED, 1);
+	metric_add(e->copied ? M_IMAGES_REMOTE_COPIED : M_IMAGES_REMOTE_HEADERS, 1);
+	return 0;
+}
+
+/* As image_open(), of FD, which is the file of E or its copy. */
+static int open_image(struct entry *e, int fd, const char *path, struct image **ret)
+{
+	int r;
+
+	if (e->stored.is_remote && !e->copied)
+		r = image_open_headers(fd, path, ret, NULL);
+	else
+		r = image_open(fd, path, ret, NULL);
+	if (r < 0)
+		return r;
+	(*ret)->is_remote = e->stored.is_remote;
+	/* Reading the headers has made pages around them resident; most files are not read
+	 * again. */
+	image_forget(*ret);
 	return 0;
 }
 
@@ -278,6 +305,12 @@ static bool is_as_it_was(const struct entry *e, const struct stat *st)
 	       st->st_mtim.tv_nsec == e->mtime.tv_nsec;
 }
 
+/* Of E's file only the headers were kept, and now there is room for a copy. */
+static bool can_be_copied_now(const struct image_store *store, const struct entry *e)
+{
+	return e->stored.image->is_headers && has_copy_room(store, (size_t)e->size);
+}
+
 static struct file_key key_of(const struct stat *st)
 {
 	return (struct file_key){major(st->st_dev), minor(st->st_dev), st->st_ino, .by_stat = 1};
@@ -289,7 +322,8 @@ static struct entry *find_same(struct image_store *store, const struct file_key 
 {
 	struct entry *e = find(store, key);
 
-	if (!e || (e->stored.image ? is_as_it_was(e, st) : now_ms < e->retry_at_ms))
+	if (!e || (e->stored.image ? is_as_it_was(e, st) && !can_be_copied_now(store, e)
+				   : now_ms < e->retry_at_ms))
 		return e;
 	retire(store, e, now_ms);
 	return NULL;
@@ -322,13 +356,7 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 		if (r == 0)
 			r = copy_remote(store, e, &fd, &st);
 		if (r == 0)
-			r = image_open(TAKE_FD(fd), map->path, &image, NULL);
-		/* Reading the headers has made pages around them resident; most files are not
-		 * read again. */
-		if (r == 0) {
-			image->is_remote = e->stored.is_remote;
-			image_forget(image);
-		}
+			r = open_image(e, TAKE_FD(fd), map->path, &image);
 	}
 	if (r < 0)
 		give_copy_room(e);
@@ -342,14 +370,14 @@ static int entry_open(struct image_store *store, struct entry *e, int proc_dirfd
 	return 0;
 }
 
-/* fstat() of E's file as it is now. If the image is a copy, the file is opened again for that. */
+/* fstat() of E's file as it is now. A remote file is opened again for that. */
 static int stat_file(struct image_store *store, const struct entry *e, int proc_dirfd, uint32_t pid,
 		     const struct map_entry *map, struct stat *ret)
 {
 	_cleanup_close_ int fd = -1;
 	bool ambiguous;
 
-	if (e->copied)
+	if (e->stored.is_remote)
 		return open_file(store, proc_dirfd, pid, map, &fd, ret, &ambiguous);
 	return e->stored.image->fd < 0 || fstat(e->stored.image->fd, ret) < 0 ? -ENOENT : 0;
 }
@@ -360,6 +388,15 @@ static bool was_rewritten(struct image_store *store, const struct entry *e, int 
 	struct stat st;
 
 	return stat_file(store, e, proc_dirfd, pid, map, &st) == 0 && !is_as_it_was(e, &st);
+}
+
+/* Whether E's image, which another process uses now, has to be made anew for it. */
+static bool is_outdated(struct image_store *store, const struct entry *e, int proc_dirfd,
+			uint32_t pid, const struct map_entry *map, uint64_t now_ms)
+{
+	if (!e->stored.image)
+		return now_ms >= e->retry_at_ms;
+	return can_be_copied_now(store, e) || was_rewritten(store, e, proc_dirfd, pid, map);
 }
 
 static size_t count(const struct image_store *store)
@@ -438,8 +475,7 @@ int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
 	else if (map->kind != MAPPING_VDSO)
 		return -EINVAL;
 	e = find(store, &key);
-	if (e && (e->stored.image ? was_rewritten(store, e, proc_dirfd, pid, map)
-				  : now_ms >= e->retry_at_ms)) {
+	if (e && is_outdated(store, e, proc_dirfd, pid, map, now_ms)) {
 		retire(store, e, now_ms);
 		e = NULL;
 	}

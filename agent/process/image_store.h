@@ -5,8 +5,9 @@
  * another file.
  *
  * image_store_get() touches files, which may hang: it is for any thread, and no lock is held
- * meanwhile. Everything else is for the loop's thread. What is read of an image later does not
- * touch a remote filesystem (remote_file.h): the image of such a file is a copy in memory.
+ * meanwhile. Everything else is for the loop's thread. What is read of an image later never touches
+ * a remote filesystem (remote_file.h): the image of such a file is a copy in memory or, when the
+ * copies take their 64 MiB, has only the headers (image_open_headers()).
  */
 #pragma once
 
@@ -45,9 +46,9 @@ struct image_store *image_store_free(struct image_store *store);
  * The image of mapping E (kind MAPPING_FILE or MAPPING_VDSO, else -EINVAL) of PID, opened when it
  * is new; map_file.h tells how. A file that cannot be opened is remembered too (image NULL), and
  * tried again after 60 s; at the next get when only the process or the mapping is gone or
- * descriptors ran out. A file that was rewritten in place since it was opened, or can be opened
- * now, gets a new image; others keep the old one. The caller gets a reference; image_store_put()
- * gives it back. -ENOSPC when MAX images are in use, -ENOMEM.
+ * descriptors ran out. A file that was rewritten in place since it was opened, or can be opened or
+ * copied now, gets a new image; others keep the old one. The caller gets a reference;
+ * image_store_put() gives it back. -ENOSPC when MAX images are in use, -ENOMEM.
  */
 int image_store_get(struct image_store *store, int proc_dirfd, uint32_t pid,
 		    const struct map_entry *e, uint64_t now_ms,

@@ -40,17 +40,41 @@ bool remote_file_is(int fd)
 	}
 }
 
-static int write_all(int fd, const uint8_t *data, size_t size)
+static int write_all(int fd, const uint8_t *data, size_t size, size_t at)
 {
 	while (size) {
-		ssize_t n = write(fd, data, size);
+		ssize_t n = pwrite(fd, data, size, (off_t)at);
 
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		if (n > 0) {
 			data += n;
+			at += (size_t)n;
 			size -= (size_t)n;
 		}
+	}
+	return 0;
+}
+
+/* Copies the bytes [AT, END). */
+static int copy_range(int from, int to, size_t at, size_t end)
+{
+	_cleanup_free_ uint8_t *step = malloc(COPY_STEP);
+	ssize_t n;
+	int r;
+
+	if (!step)
+		return -ENOMEM;
+	while (at < end) {
+		n = pread(from, step, MIN(end - at, (size_t)COPY_STEP), (off_t)at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		r = write_all(to, step, (size_t)n, at);
+		if (r < 0)
+			return r;
+		at += (size_t)n;
 	}
 	return 0;
 }
@@ -58,26 +82,30 @@ static int write_all(int fd, const uint8_t *data, size_t size)
 int remote_file_copy(int fd, size_t size, int *ret_fd)
 {
 	_cleanup_close_ int copy = memfd_create("kiln-file", MFD_CLOEXEC);
-	_cleanup_free_ uint8_t *step = malloc(COPY_STEP);
-	size_t done = 0;
-	ssize_t n;
 	int r;
 
 	if (copy < 0)
 		return -errno;
-	if (!step)
-		return -ENOMEM;
-	while (done < size) {
-		n = pread(fd, step, MIN(size - done, (size_t)COPY_STEP), (off_t)done);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		r = write_all(copy, step, (size_t)n);
-		if (r < 0)
-			return r;
-		done += (size_t)n;
-	}
+	r = copy_range(fd, copy, 0, size);
+	if (r < 0)
+		return r;
+	*ret_fd = TAKE_FD(copy);
+	return 0;
+}
+
+int remote_file_copy_ends(int fd, size_t size, int *ret_fd)
+{
+	_cleanup_close_ int copy = memfd_create("kiln-file", MFD_CLOEXEC);
+	size_t n = MIN(size, (size_t)REMOTE_FILE_END);
+	int r;
+
+	if (copy < 0 || ftruncate(copy, (off_t)size) < 0)
+		return -errno;
+	r = copy_range(fd, copy, 0, n);
+	if (r == 0)
+		r = copy_range(fd, copy, MAX(n, size - n), size);
+	if (r < 0)
+		return r;
 	*ret_fd = TAKE_FD(copy);
 	return 0;
 }

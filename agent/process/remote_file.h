@@ -7,6 +7,8 @@
 
 #include "lib/base.h"
 
+enum { REMOTE_FILE_END = 64 << 10 };
+
 /* Is FD a file of such a filesystem? By the type that statfs(2) tells. */
 bool remote_file_is(int fd);
 /*
@@ -14,3 +16,8 @@ bool remote_file_is(int fd);
  * hang. -EIO when FD has fewer bytes.
  */
 int remote_file_copy(int fd, size_t size, int *ret_fd) _must_check_;
+/*
+ * As remote_file_copy(), but only the first and the last REMOTE_FILE_END bytes are copied. The
+ * bytes between them are 0 and take no memory.
+ */
+int remote_file_copy_ends(int fd, size_t size, int *ret_fd) _must_check_;

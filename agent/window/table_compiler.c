@@ -420,7 +420,10 @@ bool table_compiler_want(struct table_compiler *c, struct stored_image *image)
 	job->image = image_ref(image->image);
 	job->big = image->image->size >= BIG_IMAGE_BYTES;
 	job->identified = image->slot != UNWIND_SLOT_UNKNOWN;
-	if (!job->identified && image->image->size > IMAGE_COPY_MAX && !image_content(image->image))
+	if (image->image->is_headers)
+		job->unshared = true;
+	else if (!job->identified && image->image->size > IMAGE_COPY_MAX &&
+		 !image_content(image->image))
 		job->unshared = !has_twin(c, image->image);
 	image_store_ref(image); /* given back by image_store_put() */
 	if (start_job(job) < 0) {

@@ -30,9 +30,10 @@ service:
 
 
 class SilentFilesystem:
-    """A mounted silent_fuse.py with the programs silent-0, silent-1, ..., which are copies of the workload NAME."""
+    """A mounted silent_fuse.py with the programs silent-0, silent-1, ..., which are copies of the workload NAME. HOLE: bytes
+    that each file is larger, without being larger on the disk."""
 
-    def __init__(self, directory, name):
+    def __init__(self, directory, name="nest-static", hole=0):
         source, self.mount = directory / "source", directory / "mount"
         source.mkdir()
         self.mount.mkdir()
@@ -40,6 +41,7 @@ class SilentFilesystem:
             shutil.copy(workload.path(name), source / f"silent-{i}")
             # Append bytes that no header refers to: only the agent reads them, so only the agent can hang on them.
             with open(source / f"silent-{i}", "ab") as f:
+                f.truncate(f.tell() + hole)
                 f.write(os.urandom(2 << 20))
         self.server = subprocess.Popen(
             [sys.executable, ROOT / "tests/integration/lib/kiln/silent_fuse.py", source, self.mount],
@@ -64,7 +66,7 @@ class SilentFilesystem:
 def silent(tmp_path, request):
     if not os.path.exists("/dev/fuse"):
         pytest.skip("no /dev/fuse")
-    fs = SilentFilesystem(tmp_path, getattr(request, "param", "nest-static"))
+    fs = SilentFilesystem(tmp_path, **getattr(request, "param", {}))
     yield fs
     fs.close()
 
@@ -129,7 +131,7 @@ def test_a_file_that_hangs_in_its_middle_holds_up_no_other(agent, silent, progra
     assert not unnamed, unnamed[:3]
 
 
-@pytest.mark.parametrize("silent, programs", [("qsort-debuglink", ["30", "3"])], indirect=True)
+@pytest.mark.parametrize("silent, programs", [({"name": "qsort-debuglink"}, ["30", "3"])], indirect=True)
 def test_nothing_is_looked_for_beside_a_file_that_may_hang(agent, silent, programs):
     """The programs' files are read before the filesystem hangs. Each has a debug link to a file beside it, which the agent
     must not open once the filesystem hangs."""
@@ -154,6 +156,35 @@ def test_nothing_is_looked_for_beside_a_file_that_may_hang(agent, silent, progra
     assert others, "nothing was named any more"
     assert not unnamed, unnamed[:3]
     assert {s.exe for s in said if s.pid in [p.pid for p in programs]} == {f"silent-{i}" for i in range(PROGRAMS)}
+
+
+@pytest.mark.parametrize("silent", [{"hole": 80 << 20}], indirect=True)
+def test_a_file_too_large_for_a_copy_holds_up_no_other(agent, silent, programs):
+    """The programs' files are opened before the filesystem hangs. Each is larger than all copies together may be."""
+    port = free_port()
+    base = f"http://127.0.0.1:{port}"
+    a = agent(config=(CONFIG % port).replace("reporter_interval: 1s", "reporter_interval: 5s"))
+    a.wait_ready(url=base + "/healthz")  # /healthz answers before the first window is exported
+    wait_until("the programs' files were opened", lambda: kiln.metrics(base + "/metrics")["kiln_images_remote_total"] >= PROGRAMS)
+    assert not [s for s in a.samples() if s.pid in [p.pid for p in programs]], "they were named before they hung"
+    silent.tell("hang")
+    with workload.Workload("nest", seconds=3600) as healthy:
+        took = look_at_health(base + "/healthz", SILENCE, lambda: None)
+        said = a.samples()
+    silent.tell("answer")
+    assert a.stop() == 0, a.stderr()
+    others = [s for s in said if s.pid == healthy.pid]
+    unnamed = [s for s in others if is_unnamed(s) or not s.user]
+    mine = [s for s in said if s.pid in [p.pid for p in programs]]
+    print(f"{SILENCE} s: /healthz took {max(took) * 1000:.1f} ms at most; {sum(s.value for s in others)} samples of the other"
+          f" process, {len(unnamed)} stacks of it incomplete; {sum(s.value for s in mine)} samples of the hung ones")
+    assert max(took) < BOUND
+    assert others, "nothing was named any more"
+    assert not unnamed, unnamed[:3]
+    assert {s.exe for s in mine} == {f"silent-{i}" for i in range(PROGRAMS)}
+    # Of such a file only the headers are known: its frames are offsets in it, and its stacks end at the first of them.
+    assert [s for s in mine if s.user and s.user[0].startswith(f"{s.exe}+0x")], mine[:3]
+    assert all(f.startswith(("silent-", "[incomplete")) for s in mine for f in s.user), mine[:3]
 
 
 def test_a_filesystem_that_hangs_loses_its_own_names_only(agent, silent, programs):

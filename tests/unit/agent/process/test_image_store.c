@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include "agent/elf/content.h"
+#include "agent/elf/unwind.h"
 #include "agent/process/image_store.h"
 #include "agent/process/map_file.h"
 #include "lib/metrics.h"
@@ -197,21 +199,77 @@ static void a_remote_file_that_was_rewritten_gets_a_new_copy(void **state)
 	image_store_put(f->store, image, 2); /* only this reference keeps the old image */
 }
 
-/* The file is larger than all copies together may be. */
-static void a_remote_file_without_room_for_a_copy_is_read_in_place(void **state)
+/* Starts a copy of cat that is SIZE bytes large. */
+static void start_large(struct fixture *f, const char *name, off_t size)
 {
-	int64_t before = metric_get(M_IMAGES_REMOTE_IN_PLACE);
+	assert_int_equal(file_copy("/bin/cat", path_in(f, name)), 0);
+	assert_int_equal(truncate(path_in(f, name), size), 0);
+	assert_int_equal(victim_start(path_in(f, name), NULL, NULL, &f->victim), 0);
+}
+
+/* The file is larger than all copies together may be. */
+static void of_a_remote_file_without_room_for_a_copy_there_are_the_headers_only(void **state)
+{
+	int64_t before = metric_get(M_IMAGES_REMOTE_HEADERS);
+	_cleanup_(unwind_table_freep) struct unwind_table *table = NULL;
+	_cleanup_(image_unrefp) struct image *whole = NULL;
 	struct fixture *f = *state;
-	struct stored_image *image;
+	struct image *image;
+	const struct image_segment *code;
+	uint64_t vaddr;
 
 	image_store_set_remote(f->store, every_file_is_remote);
-	assert_int_equal(file_copy("/bin/cat", path_in(f, "prog")), 0);
-	assert_int_equal(truncate(path_in(f, "prog"), (64 << 20) + 1), 0);
-	assert_int_equal(victim_start(path_in(f, "prog"), NULL, NULL, &f->victim), 0);
-	image = get(f, mapping(f, "/prog"), 0);
-	assert_same_build(image->image, f->cat);
-	assert_true(is_open_here(path_in(f, "prog")));
-	assert_int_equal(metric_get(M_IMAGES_REMOTE_IN_PLACE), before + 1);
+	start_large(f, "prog", (64 << 20) + 1);
+	image = get(f, mapping(f, "/prog"), 0)->image;
+	assert_same_build(image, f->cat);
+	assert_false(is_open_here(path_in(f, "prog")));
+	assert_int_equal(metric_get(M_IMAGES_REMOTE_HEADERS), before + 1);
+
+	whole = open_image(path_in(f, "prog"));
+	assert_true(image->is_headers);
+	assert_int_equal(image->size, 0);
+	assert_int_equal(image->fd, -1);
+	assert_int_equal(image->n_sections, 0);
+	assert_string_equal(image->htlhash, whole->htlhash);
+	assert_int_equal(image->n_segments, whole->n_segments);
+	assert_non_null(image_content(image));
+
+	/* It has code, for which there is no rule. */
+	code = whole->segments;
+	while (!(code->flags & 1)) /* PF_X */
+		code++;
+	assert_true(image_offset_to_vaddr(image, code->offset, &vaddr));
+	assert_int_equal(vaddr, code->vaddr);
+	assert_true(image_at_vaddr(image, vaddr).bad);
+	assert_int_equal(unwind_compile(image, &table, NULL), 0);
+	assert_int_equal(unwind_lookup(table, vaddr)->kind, KILN_RULE_INVALID);
+}
+
+static void a_remote_file_is_copied_once_there_is_room(void **state)
+{
+	struct fixture *f = *state;
+	struct stored_image *large, *headers, *copy;
+	struct victim other;
+
+	image_store_set_remote(f->store, every_file_is_remote);
+	start_large(f, "large", 60 << 20);
+	large = get(f, mapping(f, "/large"), 0);
+	assert_false(large->image->is_headers);
+	other = f->victim;
+	start_large(f, "prog", 5 << 20);
+	headers = get(f, mapping(f, "/prog"), 0);
+	assert_true(headers->image->is_headers);
+	assert_ptr_equal(get(f, mapping(f, "/prog"), 1), headers);
+
+	image_store_put(f->store, large, 2);
+	image_store_sweep(f->store, 2, 0);
+	copy = get(f, mapping(f, "/prog"), 3);
+	assert_ptr_not_equal(copy, headers);
+	assert_false(copy->image->is_headers);
+	assert_same_build(copy->image, f->cat);
+	image_store_put(f->store, headers, 4); /* only these references keep the old image */
+	image_store_put(f->store, headers, 4);
+	victim_end(&other);
 }
 
 static void a_replaced_file_is_the_one_that_was_mapped(void **state)
@@ -701,7 +759,8 @@ int main(void)
 	    TEST(a_deleted_file_is_opened),
 	    TEST(of_a_remote_file_there_is_a_copy_and_no_descriptor),
 	    TEST(a_remote_file_that_was_rewritten_gets_a_new_copy),
-	    TEST(a_remote_file_without_room_for_a_copy_is_read_in_place),
+	    TEST(of_a_remote_file_without_room_for_a_copy_there_are_the_headers_only),
+	    TEST(a_remote_file_is_copied_once_there_is_room),
 	    TEST(a_replaced_file_is_the_one_that_was_mapped),
 	    TEST(a_replaced_file_is_never_mistaken_by_its_path),
 	    TEST(without_map_files_the_path_does),
