@@ -12,6 +12,7 @@
  * where a piece ends have different hashes. Any thread; the key is made once.
  */
 #include "agent/elf/content.h"
+#include "agent/elf/unread.h"
 #include "lib/pace.h"
 
 #include <elf.h>
@@ -179,36 +180,12 @@ static bool is_in_segment(const struct image *image, const struct image_section 
 	return false;
 }
 
-/* Debug information that nothing here reads. */
-static bool is_debug(const struct image_section *section)
-{
-	const char *name = section->name;
-
-	return section->type == SHT_PROGBITS &&
-	       (has_prefix(name, ".debug_") || has_prefix(name, ".zdebug_")) &&
-	       !streq(name, ".debug_frame") && !streq(name, ".zdebug_frame");
-}
-
-/*
- * Which sections are the sh_link of another one: a symbol table may use any section for its
- * strings. One bool per section, freed by the caller; NULL when out of memory.
- */
-static bool *linked_sections(const struct image *image)
-{
-	bool *linked = calloc(image->n_sections + 1, sizeof(*linked));
-
-	for (size_t i = 0; linked && i < image->n_sections; i++)
-		if (image->sections[i].link < image->n_sections)
-			linked[image->sections[i].link] = true;
-	return linked;
-}
-
 static void add_bytes(struct hash *h)
 {
 	const struct image *image = h->image;
-	_cleanup_free_ bool *linked = linked_sections(image);
+	_cleanup_free_ bool *unread = image_unread_sections(image);
 
-	if (!linked) {
+	if (!unread) {
 		h->error = -ENOMEM;
 		return;
 	}
@@ -218,7 +195,7 @@ static void add_bytes(struct hash *h)
 		const struct image_section *s = &image->sections[i];
 
 		if (s->type == SHT_NOBITS || s->type == SHT_NULL || !s->size ||
-		    is_in_segment(image, s) || (is_debug(s) && !linked[i]))
+		    is_in_segment(image, s) || unread[i])
 			continue;
 		add_file_range(h, s->offset, s->size);
 	}

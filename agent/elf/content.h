@@ -17,9 +17,9 @@ enum {
 
 /*
  * Reads IMAGE's file with pread (a copy: from memory) and hashes all that the agent reads of it:
- * headers, section names, every loaded segment, every section but .debug_* (other than
- * .debug_frame), which nothing here reads. Any thread; may hang with the file's filesystem.
- * -EIO: the file is shorter now; -EFBIG; -ENOMEM; or why it cannot be read.
+ * headers, section names, every loaded segment, every section but those of unread.h. Any thread;
+ * may hang with the file's filesystem. -EIO: the file is shorter now; -EFBIG; -ENOMEM; or why it
+ * cannot be read.
  */
 int image_content_read(const struct image *image, struct image_content *ret) _must_check_;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Any bytes as an ELF file: opened, compiled, looked up, and read as a Go program. */
 #include "agent/elf/gopclntab.h"
+#include "agent/elf/unread.h"
 #include "agent/elf/unwind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -43,6 +44,22 @@ static void read_go(const struct image *image)
 	}
 }
 
+static void check_unread(const struct image *image)
+{
+	_cleanup_free_ struct file_range *ranges = NULL;
+	uint64_t end = UNREAD_BLOCK;
+	size_t n = 0;
+
+	if (image_unread_ranges(image, &ranges, &n) < 0)
+		return;
+	for (size_t i = 0; i < n; i++) {
+		if (ranges[i].start < end || ranges[i].end <= ranges[i].start ||
+		    ranges[i].end > image->size - UNREAD_BLOCK)
+			abort();
+		end = ranges[i].end;
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	_cleanup_(image_unrefp) struct image *image = NULL;
@@ -53,6 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (image_from_memory(data, size, "fuzz", &image, &err) < 0)
 		return 0;
 	read_sections(image);
+	check_unread(image);
 	read_go(image);
 	(void)image_offset_to_vaddr(image, size / 2, &vaddr);
 	/* A span of 1 GiB is allowed but makes each run slow. */
