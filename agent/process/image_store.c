@@ -17,19 +17,22 @@
  *
  * The image of a file on a filesystem that may stop answering is a copy in memory. It is made here,
  * where a thread may hang, so the loop and the worker that names frames only read memory. No
- * descriptor of the file is kept, because closing it asks the filesystem too. Such copies take at
- * most COPIES_MAX bytes together. Of a file beyond that, only the headers are kept: its addresses
- * can be given as offsets in the file, but have no names, and stacks end at its code. It is copied
- * when a later lookup finds room.
+ * descriptor of the file is kept, because closing it asks the filesystem too. The copy has holes
+ * for what is never read (unread.h): debug information. Such copies take at most COPIES_MAX bytes
+ * together (copy_budget.h). Of a file beyond that, only the headers are kept: its addresses can be
+ * given as offsets in the file, but have no names, and stacks end at its code. It is copied when a
+ * later lookup finds room.
  */
 #include "agent/process/image_store.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <utlist.h>
 
+#include "agent/process/copy_budget.h"
 #include "agent/process/map_file.h"
 #include "agent/process/remote_file.h"
 #include "lib/metrics.h"
@@ -53,7 +56,9 @@ struct entry {
 	struct timespec mtime; /* of the opened file; a change means other content */
 	off_t size;
 	struct image_store *store;
-	size_t copied;	      /* bytes of the image's copy; 0: there is none */
+	dev_t dev;	      /* of a remote file */
+	size_t copy_size;     /* bytes that a copy of a remote file takes */
+	bool is_copied;	      /* the image is a copy, and its bytes are taken from the budget */
 	uint64_t retry_at_ms; /* when image is NULL */
 	bool detached;
 	struct entry *prev, *next; /* idle or dropped */
@@ -66,7 +71,7 @@ struct image_store {
 	struct entry *idle, *dropped;
 	size_t max;
 	size_t detached;
-	_Atomic size_t copied; /* of all entries */
+	struct copy_budget copies;
 	bool (*is_remote)(int fd);
 	void (*on_drop)(struct stored_image *, void *);
 	void *arg;
@@ -80,6 +85,7 @@ int image_store_new(size_t max, void (*on_drop)(struct stored_image *, void *), 
 	if (!store)
 		return -ENOMEM;
 	pthread_mutex_init(&store->mutex, NULL);
+	copy_budget_init(&store->copies, COPIES_MAX);
 	store->max = max;
 	store->is_remote = remote_file_is;
 	store->on_drop = on_drop;
@@ -90,8 +96,9 @@ int image_store_new(size_t max, void (*on_drop)(struct stored_image *, void *), 
 
 static void give_copy_room(struct entry *e)
 {
-	atomic_fetch_sub(&e->store->copied, e->copied);
-	e->copied = 0;
+	if (e->is_copied)
+		copy_budget_give(&e->store->copies, e->dev, e->copy_size);
+	e->is_copied = false;
 }
 
 static void entry_free(struct entry *e)
@@ -143,6 +150,7 @@ struct image_store *image_store_free(struct image_store *store)
 		DL_APPEND(store->dropped, e);
 	}
 	image_store_reap(store);
+	copy_budget_done(&store->copies);
 	pthread_mutex_destroy(&store->mutex);
 	free(store);
 	return NULL;
@@ -171,46 +179,68 @@ static bool give_descriptor(struct image_store *store)
 	return e;
 }
 
-static bool has_copy_room(const struct image_store *store, size_t size)
+/*
+ * What a copy of a file leaves out, by its HEADERS. If these are not usable, nothing: *RET and
+ * *RET_N stay as they are. The caller frees *RET.
+ */
+static int find_holes(const struct remote_copy *headers, struct file_range **ret, size_t *ret_n)
 {
-	return size <= COPIES_MAX && atomic_load(&store->copied) <= COPIES_MAX - size;
+	_cleanup_(image_unrefp) struct image *image = NULL;
+	int fd, r;
+
+	if (!headers->has_sections)
+		return 0;
+	fd = fcntl(headers->fd, F_DUPFD_CLOEXEC, 0);
+	r = fd < 0 ? -errno : image_open(fd, "", &image, NULL);
+	if (r < 0)
+		return r == -ENOEXEC ? 0 : r;
+	return image_unread_ranges(image, ret, ret_n);
 }
 
-static bool take_copy_room(struct image_store *store, size_t size)
+/* Copies the rest of FD to COPY, which has the headers, if the budget has room for it. */
+static int copy_rest(struct image_store *store, struct entry *e, int fd,
+		     const struct remote_copy *copy)
 {
-	if (size > COPIES_MAX)
-		return false;
-	if (atomic_fetch_add(&store->copied, size) <= COPIES_MAX - size)
-		return true;
-	atomic_fetch_sub(&store->copied, size);
-	return false;
+	_cleanup_free_ struct file_range *holes = NULL;
+	size_t n = 0;
+	int r = find_holes(copy, &holes, &n);
+
+	if (r < 0)
+		return r;
+	e->copy_size = copy->size;
+	for (size_t i = 0; i < n; i++)
+		e->copy_size -= holes[i].end - holes[i].start;
+	r = copy_budget_take(&store->copies, e->dev, e->copy_size);
+	if (r < 0)
+		return r == -ENOSPC ? 0 : r;
+	e->is_copied = true;
+	return remote_file_copy_rest(fd, copy, holes, n);
 }
 
 /*
- * If *FD, the file of E, is a remote one, replaces it by a copy in memory of the whole file or, if
- * COPIES_MAX does not permit that, of what image_open_headers() reads. Not even the headers are
- * read through a mapping of the file: a page fault that waits for the server may hold the lock of
- * the address space, which all threads need.
+ * If *FD, the file of E, is a remote one, replaces it by a copy in memory or, if the budget does
+ * not permit that, by a file with what image_open_headers() reads. Not even the headers are read
+ * through a mapping of the file: a page fault that waits for the server may hold the lock of the
+ * address space, which all threads need.
  */
 static int copy_remote(struct image_store *store, struct entry *e, int *fd, const struct stat *st)
 {
-	size_t size = (size_t)st->st_size;
-	int copy, r;
+	struct remote_copy copy;
+	int r;
 
 	e->stored.is_remote = S_ISREG(st->st_mode) && store->is_remote(*fd);
 	if (!e->stored.is_remote)
 		return 0;
-	if (take_copy_room(store, size)) {
-		e->copied = size;
-		r = remote_file_copy(*fd, size, &copy);
-	} else {
-		r = remote_file_copy_ends(*fd, size, &copy);
-	}
+	e->dev = st->st_dev;
+	r = remote_file_copy_headers(*fd, (size_t)st->st_size, &copy);
 	if (r < 0)
 		return r;
+	r = copy_rest(store, e, *fd, &copy);
 	close(*fd);
-	*fd = copy;
-	metric_add(e->copied ? M_IMAGES_REMOTE_COPIED : M_IMAGES_REMOTE_HEADERS, 1);
+	*fd = copy.fd;
+	if (r < 0)
+		return r;
+	metric_add(e->is_copied ? M_IMAGES_REMOTE_COPIED : M_IMAGES_REMOTE_HEADERS, 1);
 	return 0;
 }
 
@@ -219,7 +249,7 @@ static int open_image(struct entry *e, int fd, const char *path, struct image **
 {
 	int r;
 
-	if (e->stored.is_remote && !e->copied)
+	if (e->stored.is_remote && !e->is_copied)
 		r = image_open_headers(fd, path, ret, NULL);
 	else
 		r = image_open(fd, path, ret, NULL);
@@ -306,9 +336,9 @@ static bool is_as_it_was(const struct entry *e, const struct stat *st)
 }
 
 /* Of E's file only the headers were kept, and now there is room for a copy. */
-static bool can_be_copied_now(const struct image_store *store, const struct entry *e)
+static bool can_be_copied_now(struct image_store *store, const struct entry *e)
 {
-	return e->stored.image->is_headers && has_copy_room(store, (size_t)e->size);
+	return e->stored.image->is_headers && copy_budget_has(&store->copies, e->dev, e->copy_size);
 }
 
 static struct file_key key_of(const struct stat *st)

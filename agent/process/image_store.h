@@ -6,8 +6,9 @@
  *
  * image_store_get() touches files, which may hang: it is for any thread, and no lock is held
  * meanwhile. Everything else is for the loop's thread. What is read of an image later never touches
- * a remote filesystem (remote_file.h): the image of such a file is a copy in memory or, when the
- * copies take their 64 MiB, has only the headers (image_open_headers()).
+ * a remote filesystem (remote_file.h): the image of such a file is a copy in memory without debug
+ * information or, when the copies take their 64 MiB (copy_budget.h), has only the headers
+ * (image_open_headers()).
  */
 #pragma once
 
