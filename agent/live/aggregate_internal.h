@@ -20,8 +20,9 @@ uint32_t aggregate_put_row(struct aggregate *a, uint32_t group, uint32_t node);
 uint32_t aggregate_put_string(struct aggregate *a, const char *s);
 
 /*
- * The set of labels I of batch B, without its trace id, which aggregate_add_trace() keeps.
- * AGGREGATE_LABELS_LEFT_OUT when a table is so full that the rest of it is kept for stacks.
+ * Returns the row of the label set with index I in batch B. The set's trace id is left out: it is
+ * for aggregate_add_trace(). AGGREGATE_LABELS_LEFT_OUT: a table is so full that its free rows are
+ * reserved for stacks.
  */
 uint32_t aggregate_labels_of(struct aggregate *a, const struct batch *b, uint32_t i);
 /* Keeps the trace of the set, if it has one, for the window being added. */

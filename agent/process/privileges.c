@@ -71,8 +71,8 @@ static bool kernel_is_open(void)
 /*
  * Is the capability CAP not needed here? Root is the owner of nearly every binary, and may read
  * those without DAC_READ_SEARCH: systemd units of other profilers have User=root with a bounding
- * set of SYS_ADMIN, PERFMON and SYS_PTRACE. With such a set kernel functions may have no names; the
- * symbolizer warns when it finds that the kernel hides their addresses.
+ * set of SYS_ADMIN, PERFMON and SYS_PTRACE. With such a set the kernel may hide the addresses of
+ * its functions, which then have no names; the symbolizer logs a warning.
  */
 static bool is_dispensable(uint64_t effective, unsigned int cap)
 {

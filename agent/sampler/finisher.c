@@ -162,7 +162,7 @@ void finish_walk(const struct kernel_memory *memory, const struct mapset *mapset
 	ret->wanted = NULL;
 	w->n = MIN(record->n_user, KILN_MAX_USER_WORDS);
 	memcpy(ret->words, words, w->n * sizeof(*words));
-	/* Frames of runtimes in the record raise the depth limit as they did in the kernel. */
+	/* Each frame of a runtime raises the depth limit, here as in the BPF program. */
 	for (uint32_t i = 0; i < w->n; i += kiln_frame_words(words[i])) {
 		if (kiln_frame_runtime(words[i])) {
 			w->runtime_frames++;

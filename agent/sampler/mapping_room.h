@@ -17,10 +17,11 @@ struct mapping_room *mapping_room_free(struct mapping_room *room);
 DEFINE_CLEANUP(struct mapping_room *, mapping_room_free)
 
 /*
- * *RET is the first of N places for CGROUP (0: not known, not limited), which are backed with
- * memory. -ENOSPC: no places, no memory for them, or more than half of all places that can have
- * memory are used and CGROUP has more than half of those; -ENOMEM. When memory is the reason,
- * unused tables are evicted, and a call after RANGE_REST_MS finds their memory.
+ * Allocates N places for CGROUP (0: unknown, without a limit), backed with memory. *RET: the first
+ * one. -ENOSPC: there are not enough places, there is no memory for them, or CGROUP is over its
+ * share: more than half of the places that can have memory are used, and more than half of the used
+ * ones are CGROUP's. Without memory, unused unwind tables are evicted first; a call RANGE_REST_MS
+ * later can use their memory. -ENOMEM.
  */
 int mapping_room_get(struct mapping_room *room, uint64_t cgroup, uint32_t n, uint64_t now_ms,
 		     uint32_t *ret) _must_check_;

@@ -28,7 +28,7 @@ struct share *shares_add(struct shares *s, uint64_t owner);
 /* OF, from shares_add(), has one entry less. NULL: nothing. */
 void shares_subtract(struct shares *s, struct share *of);
 /*
- * Whether OWNER has more than an even part of a table of MAX entries. At least two owners are
- * assumed, because another may come at any time.
+ * Returns whether OWNER has more entries than MAX divided by the number of owners. A single owner
+ * counts as two, because another one may come at any time.
  */
 bool shares_is_over(const struct shares *s, uint64_t owner, size_t max);

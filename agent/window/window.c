@@ -55,6 +55,17 @@ void window_done(struct window *w)
 	*w = (struct window){};
 }
 
+/* Keeps the memory of C for a later count. */
+static void keep_spare(struct window *w, struct count *c)
+{
+	free(TAKE_PTR(c->times));
+	free(TAKE_PTR(c->thread_name));
+	c->labels = label_set_unref(c->labels);
+	c->cap_times = 0;
+	c->next = w->spare;
+	w->spare = c;
+}
+
 void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 {
 	size_t kept = 0;
@@ -70,12 +81,7 @@ void window_reset(struct window *w, uint32_t number, uint64_t start_unix_ns)
 		struct count *c = w->list;
 
 		w->list = c->next;
-		free(TAKE_PTR(c->times));
-		free(TAKE_PTR(c->thread_name));
-		c->labels = label_set_unref(c->labels);
-		c->cap_times = 0;
-		c->next = w->spare;
-		w->spare = c;
+		keep_spare(w, c);
 		kept++;
 	}
 	w->n = w->n_times = 0;
@@ -126,16 +132,6 @@ static int add_count(struct window *w, const struct count_key *key, struct count
 	HASH_ADD(hh, w->counts, key, sizeof(c->key), c);
 	*ret = c;
 	return 0;
-}
-
-static void keep_spare(struct window *w, struct count *c)
-{
-	free(TAKE_PTR(c->times));
-	free(TAKE_PTR(c->thread_name));
-	c->labels = label_set_unref(c->labels);
-	c->cap_times = 0;
-	c->next = w->spare;
-	w->spare = c;
 }
 
 /* Forgets C, which add_count() has just made. */

@@ -33,7 +33,7 @@ int stream_tls_sign(const char *ca_pem, const char *ca_key_pem, const char *cons
 		    struct error *err) _must_check_;
 /*
  * Gets the time from which and until which a CA's certificate is valid. KEY_PEM may be NULL.
- * -EINVAL: no certificate of a CA, more than one, or not of that key.
+ * -EINVAL: the text holds no CA certificate or several, or the key is not the certificate's.
  */
 int stream_tls_check_ca(const char *cert_pem, const char *key_pem, int64_t *ret_begin,
 			int64_t *ret_end, struct error *err) _must_check_;

@@ -550,7 +550,7 @@ static void a_program_that_is_to_be_read_again_is_kept_with_its_mapset(void **st
 	assert_true(discovery_busy(t.d));
 	uv_run(&t.loop, UV_RUN_DEFAULT);
 	assert_int_equal(t.answers, 2);
-	/* Without its mapset, its next sample has it read in any case. */
+	/* Once the mapset is gone, the next sample causes a reading anyway. */
 	m = t.last.mapset;
 	t.record.mapset = m->id;
 	more.time = m->read_ns + 1;
