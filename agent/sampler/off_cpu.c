@@ -162,7 +162,7 @@ bool off_cpu_waits(const struct off_cpu *o, uint32_t tid, uint64_t began)
 	return t && __atomic_load_n(&t->out, __ATOMIC_RELAXED) == began;
 }
 
-bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns)
+bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns, bool *ret_ended)
 {
 	const struct kiln_thread *t = find(o, tid);
 	struct told *told;
@@ -182,6 +182,7 @@ bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns)
 	if (out && now > out)
 		waited += now - out;
 	*ret_ns = (int64_t)(waited - told->ns);
+	*ret_ended = !__atomic_load_n(&t->epoch, __ATOMIC_RELAXED);
 	return true;
 }
 

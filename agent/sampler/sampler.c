@@ -430,9 +430,10 @@ bool sampler_thread_waits(const struct sampler *s, uint32_t tid, uint64_t began)
 	return s->off_cpu && off_cpu_waits(s->off_cpu, tid, began);
 }
 
-bool sampler_wait_due(struct sampler *s, uint32_t tid, uint64_t now, int64_t *ret_ns)
+bool sampler_wait_due(struct sampler *s, uint32_t tid, uint64_t now, int64_t *ret_ns,
+		      bool *ret_ended)
 {
-	return s->off_cpu && off_cpu_due(s->off_cpu, tid, now, ret_ns);
+	return s->off_cpu && off_cpu_due(s->off_cpu, tid, now, ret_ns, ret_ended);
 }
 
 void sampler_wait_told(struct sampler *s, uint32_t tid, uint64_t ns)

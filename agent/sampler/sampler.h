@@ -102,9 +102,10 @@ void sampler_on_wait_end(struct sampler *s,
 bool sampler_thread_waits(const struct sampler *s, uint32_t tid, uint64_t began);
 /*
  * off_cpu_due(): the ns that the thread TID has waited until NOW (CLOCK_MONOTONIC), minus those
- * that were reported with sampler_wait_told().
+ * that were reported with sampler_wait_told(), and whether the thread has ended.
  */
-bool sampler_wait_due(struct sampler *s, uint32_t tid, uint64_t now, int64_t *ret_ns);
+bool sampler_wait_due(struct sampler *s, uint32_t tid, uint64_t now, int64_t *ret_ns,
+		      bool *ret_ended);
 void sampler_wait_told(struct sampler *s, uint32_t tid, uint64_t ns);
 /* off_cpu_open_sleepers(). -ENOENT: off-CPU sampling is off. */
 int sampler_open_sleepers(struct sampler *s) _must_check_;

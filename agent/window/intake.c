@@ -295,9 +295,9 @@ static bool still_waits(void *arg, uint32_t tid, uint64_t began)
 	return sampler_thread_waits(arg, tid, began);
 }
 
-static bool wait_due(void *arg, uint32_t tid, uint64_t now, int64_t *ret_ns)
+static bool wait_due(void *arg, uint32_t tid, uint64_t now, int64_t *ret_ns, bool *ret_ended)
 {
-	return sampler_wait_due(arg, tid, now, ret_ns);
+	return sampler_wait_due(arg, tid, now, ret_ns, ret_ended);
 }
 
 static void wait_told(void *arg, uint32_t tid, uint64_t ns)

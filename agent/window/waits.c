@@ -236,11 +236,15 @@ static struct total *sum_totals(const struct window *w)
 /* The value that T's sum is corrected to. */
 static uint64_t calibrated(const struct total *t, uint64_t now, const struct waits_truth *truth)
 {
+	bool ended = false;
 	int64_t due;
 
-	if (!truth->due(truth->arg, t->tid, now, &due))
+	if (!truth->due(truth->arg, t->tid, now, &due, &ended))
 		return t->estimate;
-	return MIN(MAX((uint64_t)MAX(due, 0), t->estimate / 2), t->estimate * 2);
+	due = MAX(due, 0);
+	if (ended)
+		return (uint64_t)due;
+	return MIN(MAX((uint64_t)due, t->estimate / 2), t->estimate * 2);
 }
 
 void waits_calibrate(struct window *window, uint64_t now, const struct waits_truth *truth)

@@ -39,17 +39,18 @@ int waits_credit(struct waits *w, uint64_t now, struct window *window,
 		 bool (*waits)(void *arg, uint32_t tid, uint64_t began), void *arg) _must_check_;
 /*
  * The kernel's exact totals of how long each thread waited. DUE: the ns until NOW that were not
- * reported yet (negative: more was reported than waited); false: not known. TOLD: NS have been
- * reported.
+ * reported yet (negative: more was reported than waited), and whether the thread has ended; false:
+ * not known. TOLD: NS have been reported.
  */
 struct waits_truth {
-	bool (*due)(void *arg, uint32_t tid, uint64_t now, int64_t *ret_ns);
+	bool (*due)(void *arg, uint32_t tid, uint64_t now, int64_t *ret_ns, bool *ret_ended);
 	void (*told)(void *arg, uint32_t tid, uint64_t ns);
 	void *arg;
 };
 /*
  * Corrects the sums of the threads in WINDOW, which are estimates, to the exact ones, by a factor
- * of two at most: the remaining difference is due in the next window.
+ * of two at most: the remaining difference is due in the next window. A thread that has ended has
+ * no next window, so its sum is corrected by any factor.
  */
 void waits_calibrate(struct window *window, uint64_t now, const struct waits_truth *truth);
 size_t waits_count(const struct waits *w);

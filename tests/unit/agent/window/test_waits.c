@@ -149,11 +149,13 @@ static void a_lost_end_is_forgotten(void **state)
 }
 
 static int64_t is_due;
+static bool has_ended;
 static uint64_t was_told;
 
-static bool due(void *arg, uint32_t tid, uint64_t now, int64_t *ret_ns)
+static bool due(void *arg, uint32_t tid, uint64_t now, int64_t *ret_ns, bool *ret_ended)
 {
 	*ret_ns = is_due;
+	*ret_ended = has_ended;
 	return true;
 }
 
@@ -183,6 +185,16 @@ static void a_threads_sum_becomes_what_is_due(void **state)
 	assert_int_equal(calibrate(1000, 5000), 2000);
 	assert_int_equal(calibrate(1000, 10), 500);
 	assert_int_equal(calibrate(1000, -100), 500);
+}
+
+/* It has no next window, in which the rest could be made up for. */
+static void the_sum_of_a_thread_that_has_ended_is_exact(void **state)
+{
+	has_ended = true;
+	assert_int_equal(calibrate(1000, 5000), 5000);
+	assert_int_equal(calibrate(1000, 10), 10);
+	assert_int_equal(calibrate(1000, -100), 0);
+	has_ended = false;
 }
 
 static enum window_fate wait_for_metadata(struct count *c, void *arg)
@@ -248,6 +260,7 @@ int main(void)
 	    TEST(who_never_wakes_is_counted_in_each_window),
 	    TEST(a_lost_end_is_forgotten),
 	    TEST(a_threads_sum_becomes_what_is_due),
+	    TEST(the_sum_of_a_thread_that_has_ended_is_exact),
 	    TEST(what_was_calibrated_before_stays_as_it_is),
 	    TEST(causes_are_told_by_the_first_function_that_knows),
 	};
