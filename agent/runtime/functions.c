@@ -22,7 +22,7 @@ struct entry {
 	char room[];
 };
 
-enum { COOKIES = 2048 /* a power of two */ };
+enum { COOKIES = 8192 /* a power of two */ };
 
 struct cookie {
 	uint64_t address, code, cookie;

@@ -23,7 +23,7 @@ struct runtime_function_key {
 struct runtime_function {
 	const char *name, *file;
 	uint32_t start_line;
-	uint64_t own;	   /* the runtime's own data */
+	uint64_t own[4];   /* the runtime's own data */
 	const void *table; /* the runtime's, mostly from instructions to lines; NULL: none */
 	size_t table_size;
 };
@@ -43,7 +43,7 @@ void runtime_functions_add(struct runtime_functions *f, const struct runtime_fun
  * Finds the cookie of the function at ADDRESS. It is valid for as long as compiled code that refers
  * to the function exists; CODE is a number that the process has for this code and no other. So the
  * function can be found without a look at the process. A cookie that is seldom asked for may be
- * forgotten.
+ * forgotten. CODE 0: the cookie that was seen last, which may not be valid any more.
  */
 bool runtime_functions_cookie(const struct runtime_functions *f, uint32_t space, uint64_t address,
 			      uint64_t code, uint64_t *ret);

@@ -57,12 +57,19 @@ struct runtime_image {
 	void *own;	  /* the runtime's own data */
 };
 
+/* Memory of a process: SIZE bytes at ADDRESS. */
+struct target_span {
+	uint64_t address;
+	size_t size;
+};
+
 /* A process's memory. Also implemented over recorded memory, for tests. */
 struct target_memory {
 	/* Reads LEN bytes at ADDRESS, all or nothing. 0, -EFAULT, -ESRCH, -EPERM. */
 	int (*read)(void *arg, uint64_t address, void *dst, size_t len);
 	void *arg;
-	/* Drops what was read ahead: see target_renew(). NULL: nothing is read ahead. */
+	/* See target_read_together() and target_renew(). NULL: nothing is read ahead. */
+	void (*together)(void *arg, const struct target_span *spans, size_t n);
 	void (*renew)(void *arg);
 	/* For target_find_function(). NULL: no functions are kept. */
 	struct runtime_functions *functions;
@@ -74,6 +81,18 @@ static inline int target_read(const struct target_memory *m, uint64_t address, v
 			      size_t len)
 {
 	return m->read(m->arg, address, dst, len);
+}
+
+/*
+ * For symbolize(): reads the N SPANS by one system call, which is much cheaper than one for each,
+ * so that target_read() has them. They are hints: a span that cannot be read, is too long, or is
+ * not asked for later does no harm.
+ */
+static inline void target_read_together(const struct target_memory *m,
+					const struct target_span *spans, size_t n)
+{
+	if (m->together)
+		m->together(m->arg, spans, n);
 }
 
 /*

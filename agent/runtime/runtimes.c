@@ -95,6 +95,7 @@ struct runtimes {
 	uint32_t logged; /* unsupported builds that were logged */
 	uint32_t asked;	 /* tracers of mapsets that are made from here on */
 	struct symbol_result result;
+	struct target_pieces pieces;
 	char scratch[SCRATCH_BYTES];
 };
 
@@ -698,7 +699,7 @@ static bool read_name(struct runtimes *rt, const struct interpreter_ops *ops,
 	enum { USUAL_READS = 64 };
 	const struct attachment *a = find_namer(rt, m, ops->id);
 	struct target t = {.source = &rt->options.source, .mapset = m, .tgid = tgid};
-	struct target_memory memory = target_memory_ahead(&t);
+	struct target_memory memory = target_memory_ahead(&t, &rt->pieces);
 	bool found = false;
 	int r = -ESRCH;
 

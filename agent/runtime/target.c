@@ -29,17 +29,24 @@ static bool may_be_remote(const struct target *t)
 	return t->mapset ? t->mapset->is_remote : !t->source->read;
 }
 
+/* Takes a read of LEN bytes at ADDRESS from T's limits. False: it must not be done. */
+static bool may_read(struct target *t, uint64_t address, size_t len)
+{
+	if (address + len < address || t->n_reads >= TARGET_READS_MAX ||
+	    t->n_bytes + len > TARGET_BYTES_MAX)
+		return false;
+	t->n_reads++;
+	t->n_bytes += len;
+	/* A page that is not in memory would be read from its file, on this thread. */
+	return !may_be_remote(t) ||
+	       memory_is_resident(t->source->proc_dirfd, t->tgid, address, len);
+}
+
 static int read_target(void *arg, uint64_t address, void *dst, size_t len)
 {
 	struct target *t = arg;
 
-	if (address + len < address || t->n_reads >= TARGET_READS_MAX ||
-	    t->n_bytes + len > TARGET_BYTES_MAX)
-		return -EFAULT;
-	t->n_reads++;
-	t->n_bytes += len;
-	/* A page that is not in memory would be read from its file, on this thread. */
-	if (may_be_remote(t) && !memory_is_resident(t->source->proc_dirfd, t->tgid, address, len))
+	if (!may_read(t, address, len))
 		return -EFAULT;
 	if (t->source->read)
 		return t->source->read(t->source->arg, t->tgid, address, dst, len);
@@ -51,21 +58,43 @@ struct target_memory target_memory_of(struct target *t)
 	return (struct target_memory){.read = read_target, .arg = t};
 }
 
+/* ---- reading ahead --------------------------------------------------------------------------- */
+
+/* The piece that begins at BASE; NULL: it was not read. */
+static const uint8_t *find_piece(const struct target_pieces *p, uint64_t base)
+{
+	for (uint32_t i = 0; i < TARGET_PIECES; i++)
+		if (p->at[i] == (base | 1))
+			return p->bytes[i];
+	return NULL;
+}
+
+/* The place of the next piece that is read; the one there is forgotten. */
+static uint32_t next_place(struct target_pieces *p)
+{
+	uint32_t i = p->next;
+
+	p->at[i] = 0;
+	p->next = (i + 1) % TARGET_PIECES;
+	return i;
+}
+
 /* The piece that begins at BASE; NULL: not all of it can be read. */
 static const uint8_t *get_piece(struct target *t, uint64_t base)
 {
+	struct target_pieces *p = t->pieces;
+	const uint8_t *piece = find_piece(p, base);
 	uint32_t i;
 
-	for (i = 0; i < TARGET_PIECES; i++)
-		if (t->piece_at[i] == (base | 1))
-			return t->piece[i];
-	i = t->next_piece;
-	t->piece_at[i] = 0;
-	if (read_target(t, base, t->piece[i], TARGET_PIECE) < 0)
+	if (piece)
+		return piece;
+	i = next_place(p);
+	if (read_target(t, base, p->bytes[i], TARGET_PIECE) < 0) {
+		p->next = i;
 		return NULL;
-	t->piece_at[i] = base | 1;
-	t->next_piece = (i + 1) % TARGET_PIECES;
-	return t->piece[i];
+	}
+	p->at[i] = base | 1;
+	return p->bytes[i];
 }
 
 static int read_ahead(void *arg, uint64_t address, void *dst, size_t len)
@@ -86,16 +115,83 @@ static int read_ahead(void *arg, uint64_t address, void *dst, size_t len)
 	return len && done == len ? 0 : read_target(t, address, dst, len);
 }
 
+/* Pieces that are read by one system call. */
+struct piece_batch {
+	struct iovec local[TARGET_PIECES], remote[TARGET_PIECES];
+	uint32_t place[TARGET_PIECES];
+	size_t n;
+};
+
+static bool is_in_batch(const struct piece_batch *b, uint64_t base)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if ((uintptr_t)b->remote[i].iov_base == base)
+			return true;
+	return false;
+}
+
+static void add_to_batch(struct piece_batch *b, struct target *t, uint64_t base)
+{
+	struct target_pieces *p = t->pieces;
+
+	if (find_piece(p, base) || is_in_batch(b, base) || !may_read(t, base, TARGET_PIECE))
+		return;
+	b->place[b->n] = next_place(p);
+	b->local[b->n] = (struct iovec){p->bytes[b->place[b->n]], TARGET_PIECE};
+	b->remote[b->n] = (struct iovec){(void *)(uintptr_t)base, TARGET_PIECE};
+	b->n++;
+}
+
+/* Reads the pieces of B. Those behind one that cannot be read are left out. */
+static void read_batch(const struct piece_batch *b, struct target *t)
+{
+	const struct target_source *source = t->source;
+	ssize_t got = 0;
+
+	if (!source->read)
+		got = process_vm_readv((pid_t)t->tgid, b->local, b->n, b->remote, b->n, 0);
+	for (size_t i = 0; source->read && i < b->n; i++) {
+		uint64_t base = (uintptr_t)b->remote[i].iov_base;
+
+		if (source->read(source->arg, t->tgid, base, b->local[i].iov_base, TARGET_PIECE))
+			break;
+		got += TARGET_PIECE;
+	}
+	for (size_t i = 0; i < b->n && got >= (ssize_t)(i + 1) * TARGET_PIECE; i++)
+		t->pieces->at[b->place[i]] = (uintptr_t)b->remote[i].iov_base | 1;
+}
+
+static void read_together(void *arg, const struct target_span *spans, size_t n)
+{
+	struct target *t = arg;
+	struct piece_batch b;
+
+	b.n = 0;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t base = spans[i].address - spans[i].address % TARGET_PIECE,
+			 end = spans[i].address + MIN(spans[i].size, sizeof(t->pieces->bytes));
+
+		for (; base < end && b.n < TARGET_PIECES; base += TARGET_PIECE)
+			add_to_batch(&b, t, base);
+	}
+	if (b.n)
+		read_batch(&b, t);
+}
+
 static void forget_pieces(void *arg)
 {
 	struct target *t = arg;
 
-	memset(t->piece_at, 0, sizeof(t->piece_at));
+	memset(t->pieces->at, 0, sizeof(t->pieces->at));
 }
 
-struct target_memory target_memory_ahead(struct target *t)
+struct target_memory target_memory_ahead(struct target *t, struct target_pieces *pieces)
 {
-	return (struct target_memory){.read = read_ahead, .renew = forget_pieces, .arg = t};
+	t->pieces = pieces;
+	forget_pieces(t);
+	pieces->next = 0;
+	return (struct target_memory){
+	    .read = read_ahead, .together = read_together, .renew = forget_pieces, .arg = t};
 }
 
 static const struct image *find_image(void *arg, const char *prefix, uint64_t *ret_bias)

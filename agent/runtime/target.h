@@ -20,27 +20,32 @@ enum {
 	/* Bytes that are read at once and kept: a name takes many small reads that lie side by
 	 * side. Pieces are aligned, so that none is part of two pages. */
 	TARGET_PIECE = 512,
-	TARGET_PIECES = 8,
+	TARGET_PIECES = 32,
 	TARGET_READ_MAX = 2 * TARGET_PIECE, /* longer reads are not kept */
 	/* Limits of one call: a process may make its structures as long as it likes. */
 	TARGET_READS_MAX = 1 << 18,
 	TARGET_BYTES_MAX = 64 << 20,
 };
 
+/* What was read ahead. */
+struct target_pieces {
+	uint64_t at[TARGET_PIECES]; /* addresses with the lowest bit set, 0: none */
+	uint32_t next;		    /* the oldest one */
+	uint8_t bytes[TARGET_PIECES][TARGET_PIECE];
+};
+
 struct target {
 	const struct target_source *source;
 	const struct mapset *mapset; /* NULL: only memory is asked for */
 	uint32_t tgid;
-	/* Pieces of target_memory_ahead(): their addresses with the lowest bit set, 0: none. */
-	uint64_t piece_at[TARGET_PIECES];
-	uint8_t piece[TARGET_PIECES][TARGET_PIECE];
-	uint32_t next_piece;
-	uint32_t n_reads; /* reads of the process so far */
+	uint32_t n_reads; /* pieces of the process's memory that were read so far */
 	uint64_t n_bytes; /* bytes of these */
+	struct target_pieces *pieces;
 };
 
 struct target_memory target_memory_of(struct target *t);
-/* As target_memory_of(), but reads ahead; for ops->symbolize(). T's pieces are empty at first. */
-struct target_memory target_memory_ahead(struct target *t);
+/* As target_memory_of(), but reads ahead, into PIECES, which T uses from here on; for
+ * ops->symbolize(). */
+struct target_memory target_memory_ahead(struct target *t, struct target_pieces *pieces);
 /* The target for the runtime whose file is mapped at RANGE, one of the mapset's ranges. */
 struct runtime_target runtime_target_of(struct target *t, const struct mapset_range *range);

@@ -24,11 +24,11 @@ static void name_frames(struct runtime_target *target, void *state)
 
 	for (size_t i = 0; i < ARRAY_SIZE(frames); i++) {
 		struct symbol_result got = {0};
-		uint64_t words[2] = {frames[i][0], frames[i][1]}, code;
+		uint64_t words[2] = {frames[i][0], frames[i][1]}, own[HOTSPOT_OWN_N];
 		uint32_t cookie;
 
 		if (i == 2 &&
-		    hotspot_method_cookie(p, &target->memory, FORGED_METHOD, &code, &cookie) == 0)
+		    hotspot_method_cookie(p, &target->memory, FORGED_METHOD, own, &cookie) == 0)
 			words[1] = (uint64_t)cookie << 48;
 		if (hotspot_ops.symbolize(state, &target->memory, words, scratch, sizeof(scratch),
 					  &got) == 0)

@@ -21,7 +21,13 @@ enum {
 	INSN_BYTES = 16,
 	WAYS_MAX = 16,	   /* paths from a leaf that are followed */
 	WAY_BYTES = 512,   /* bytes of a path that are followed */
-	DESC_BYTES = 4096, /* bytes of descriptions that are read at once */
+	/* Bytes that are read together: of descriptions, of the methods of scopes, of scopes before
+	 * the one that is looked for, and of code around a leaf's pc. */
+	DESC_BYTES = 6144,
+	METADATA_BYTES = 256,
+	SCOPE_BYTES = 512,
+	LEAF_BEFORE = 256,
+	LEAF_BEHIND = 512,
 };
 
 struct code {
@@ -30,10 +36,6 @@ struct code {
 	uint64_t blob;
 	uint64_t begin; /* of the code */
 	uint64_t descs, descs_end, scopes, metadata;
-	/* The descriptions in `bytes`: from number `first` on. */
-	uint64_t first;
-	size_t n_bytes;
-	uint8_t bytes[DESC_BYTES];
 };
 
 static int int_at(const struct code *c, int32_t field, int32_t *ret)
@@ -106,33 +108,32 @@ static int desc_at(const struct code *c, uint64_t i, int32_t field, int32_t *ret
 {
 	uint64_t size = (uint64_t)c->p->layout.pcdesc_size;
 
-	if (i >= c->first && (i - c->first + 1) * size <= c->n_bytes) {
-		memcpy(ret, c->bytes + (i - c->first) * size + (size_t)field, sizeof(*ret));
-		return 0;
-	}
 	return hotspot_read(c->memory, c->descs + i * size, field, ret, sizeof(*ret));
 }
 
-/* Reads descriptions [LOW, HIGH), and one more on each side, into `bytes`, if they fit. */
-static void read_descs(struct code *c, uint64_t low, uint64_t high)
+/* Reads together descriptions [LOW, HIGH), one more on each side, and the methods of scopes. False:
+ * there are too many. */
+static bool read_descs(const struct code *c, uint64_t low, uint64_t high)
 {
 	uint64_t size = (uint64_t)c->p->layout.pcdesc_size, n = (c->descs_end - c->descs) / size;
+	struct target_span spans[2];
 
 	low -= low > 0;
 	high = MIN(high + 1, n);
-	if (high - low > DESC_BYTES / size)
-		return;
-	c->first = low;
-	c->n_bytes = (size_t)((high - low) * size);
-	if (target_read(c->memory, c->descs + low * size, c->bytes, c->n_bytes) < 0)
-		c->n_bytes = 0;
+	if ((high - low) * size > DESC_BYTES)
+		return false;
+	spans[0] = (struct target_span){c->descs + low * size, (size_t)((high - low) * size)};
+	spans[1] = (struct target_span){c->metadata, METADATA_BYTES};
+	target_read_together(c->memory, spans, ARRAY_SIZE(spans));
+	return true;
 }
 
 /* Finds the number of the first description at or behind PC. */
-static int find_desc(struct code *c, uint64_t pc, uint64_t *ret)
+static int find_desc(const struct code *c, uint64_t pc, uint64_t *ret)
 {
 	const struct hotspot_layout *l = &c->p->layout;
 	uint64_t low = 0, high = (c->descs_end - c->descs) / (uint64_t)l->pcdesc_size;
+	bool are_read = false;
 	int32_t at;
 
 	if (pc - c->begin > INT32_MAX)
@@ -140,8 +141,8 @@ static int find_desc(struct code *c, uint64_t pc, uint64_t *ret)
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
 
-		if (!c->n_bytes)
-			read_descs(c, low, high);
+		if (!are_read)
+			are_read = read_descs(c, low, high);
 		if (desc_at(c, middle, l->pcdesc_pc, &at) < 0)
 			return -EFAULT;
 		if (at < (int32_t)(pc - c->begin))
@@ -185,6 +186,21 @@ static int outer_method(const struct code *c, uint64_t *ret)
 		       !*ret
 		   ? -EFAULT
 		   : 0;
+}
+
+/* The scope of description I, and the bytes before it: the scopes that it was inlined into may be
+ * there. */
+static struct target_span scopes_span(const struct code *c, uint64_t i)
+{
+	int32_t offset, before;
+
+	if (i >= (c->descs_end - c->descs) / (uint64_t)c->p->layout.pcdesc_size ||
+	    desc_at(c, i, c->p->layout.pcdesc_scope, &offset) < 0 || offset <= 0 ||
+	    offset > SCOPES_MAX)
+		return (struct target_span){};
+	before = MIN(offset, SCOPE_BYTES);
+	return (struct target_span){c->scopes + (uint64_t)(offset - before),
+				    (size_t)before + SCOPE_HEAD};
 }
 
 /*
@@ -342,6 +358,16 @@ static uint64_t desc_pc(const struct code *c, uint64_t i)
 	return c->begin + (uint64_t)offset;
 }
 
+/* Reads together what leaf_places() looks at. */
+static void read_leaf(const struct code *c, uint64_t pc, uint64_t next)
+{
+	struct target_span spans[] = {
+	    scopes_span(c, next), next ? scopes_span(c, next - 1) : (struct target_span){},
+	    {pc - LEAF_BEFORE, LEAF_BEFORE + LEAF_BEHIND}};
+
+	target_read_together(c->memory, spans, ARRAY_SIZE(spans));
+}
+
 static int leaf_places(const struct code *c, uint64_t pc, uint64_t next, struct hotspot_place *ret,
 		       size_t max)
 {
@@ -369,6 +395,7 @@ static int leaf_places(const struct code *c, uint64_t pc, uint64_t next, struct 
 int hotspot_code_places(const struct hotspot_process *p, const struct target_memory *memory,
 			uint64_t blob, uint64_t pc, struct hotspot_place *ret, size_t max)
 {
+	struct target_span scopes;
 	struct code c;
 	int32_t at = -1;
 	uint64_t next;
@@ -377,13 +404,16 @@ int hotspot_code_places(const struct hotspot_process *p, const struct target_mem
 	c.p = p;
 	c.memory = memory;
 	c.blob = blob;
-	c.first = c.n_bytes = 0;
 	if (max && find_parts(&c) == 0 && find_desc(&c, pc, &next) == 0) {
 		if (desc_at(&c, next, p->layout.pcdesc_pc, &at) == 0 &&
-		    (uint64_t)(int64_t)at == pc - c.begin)
+		    (uint64_t)(int64_t)at == pc - c.begin) {
+			scopes = scopes_span(&c, next);
+			target_read_together(memory, &scopes, 1);
 			n = desc_places(&c, next, ret, max);
-		else
+		} else {
+			read_leaf(&c, pc, next);
 			n = leaf_places(&c, pc, next, ret, max);
+		}
 	}
 	if (n == 0 && max) {
 		/*

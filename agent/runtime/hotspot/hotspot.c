@@ -35,10 +35,13 @@ static bool is_alive(const struct hotspot_process *p, const struct target_memory
 {
 	const struct hotspot_layout *l = &p->layout;
 	int32_t at = l->nmethod_method >= 0 ? l->nmethod_method : l->compiled_method_method;
+	const struct target_span header = {
+	    blob - (uint64_t)l->block_size, (size_t)l->block_size + (size_t)l->nmethod_size};
 	uint64_t method;
 	uint32_t now;
 	uint8_t used;
 
+	target_read_together(memory, &header, 1);
 	/* HeapBlock::Header: the length, in half of its size, then whether the block is used */
 	return hotspot_read(memory, blob, -l->block_size / 2, &used, sizeof(used)) == 0 && used &&
 	       hotspot_read(memory, blob, p->kernel.nmethod_id, &now, sizeof(now)) == 0 &&
@@ -53,6 +56,8 @@ static int compiled_symbol(const struct hotspot_process *p, const struct target_
 	uint64_t pc = words[0] & KILN_FRAME_PC_MASK;
 	uint64_t blob = pc - KILN_HOTSPOT_DISTANCE(words[1]);
 	uint32_t id = KILN_HOTSPOT_COMPILE_ID(words[1]);
+	/* Its id and its address: code that was compiled ahead of time may have no id. */
+	uint64_t code = blob ^ (uint64_t)id << 32;
 	int n, r;
 
 	if (KILN_HOTSPOT_DISTANCE(words[1]) == KILN_HOTSPOT_DISTANCE_MAX ||
@@ -61,8 +66,8 @@ static int compiled_symbol(const struct hotspot_process *p, const struct target_
 	n = hotspot_code_places(p, memory, blob, pc, places, HOTSPOT_PLACES);
 	if (n < 0)
 		return n;
-	/* Its id and its address: code that was compiled ahead of time may have no id. */
-	r = put_places(p, memory, places, n, blob ^ (uint64_t)id << 32, text, ret);
+	hotspot_methods_ahead(p, memory, places, n, code);
+	r = put_places(p, memory, places, n, code, text, ret);
 	target_renew(memory);
 	return is_alive(p, memory, blob, id) ? r : -EFAULT;
 }
@@ -82,20 +87,20 @@ static int interpreted_symbol(const struct hotspot_process *p, const struct targ
 {
 	struct hotspot_place place = {.method = words[0] & KILN_FRAME_PC_MASK};
 	uint32_t cookie, seen = KILN_HOTSPOT_COOKIE(words[1]);
-	uint64_t code, bytecode = KILN_HOTSPOT_BCP(words[1]);
+	uint64_t own[HOTSPOT_OWN_N], bytecode = KILN_HOTSPOT_BCP(words[1]);
 	struct runtime_function f;
 	int r;
 
 	if (target_find_function(memory, place.method, seen, &f)) {
-		hotspot_put_symbol(p, &f, bci_of(p, f.own, bytecode), ret);
+		hotspot_put_symbol(p, &f, bci_of(p, f.own[HOTSPOT_OWN_CONST], bytecode), ret);
 		return 0;
 	}
-	if (hotspot_method_cookie(p, memory, place.method, &code, &cookie) < 0 || cookie != seen)
+	if (hotspot_method_cookie(p, memory, place.method, own, &cookie) < 0 || cookie != seen)
 		return -EFAULT;
-	place.bci = bci_of(p, code, bytecode);
+	place.bci = bci_of(p, own[HOTSPOT_OWN_CONST], bytecode);
 	r = put_places(p, memory, &place, 1, 0, text, ret);
 	target_renew(memory);
-	if (hotspot_method_cookie(p, memory, place.method, &code, &cookie) < 0 || cookie != seen)
+	if (hotspot_method_cookie(p, memory, place.method, own, &cookie) < 0 || cookie != seen)
 		return -EFAULT;
 	return r;
 }

@@ -50,51 +50,74 @@ static int pool_symbol(const struct hotspot_layout *l, const struct target_memor
 }
 
 int hotspot_method_cookie(const struct hotspot_process *p, const struct target_memory *memory,
-			  uint64_t method, uint64_t *ret_const, uint32_t *ret_cookie)
+			  uint64_t method, uint64_t ret_own[HOTSPOT_OWN_N], uint32_t *ret_cookie)
 {
 	const struct kiln_hotspot *k = &p->kernel;
-	uint64_t code, at, symbol;
+	uint64_t *code = &ret_own[HOTSPOT_OWN_CONST], *pool = &ret_own[HOTSPOT_OWN_POOL],
+		 *holder = &ret_own[HOTSPOT_OWN_HOLDER], *symbol = &ret_own[HOTSPOT_OWN_NAME];
 	uint32_t name;
 	uint16_t hash;
 
-	if (word(memory, method, k->method_const, &code) < 0 ||
-	    word(memory, code, k->const_pool, &at) < 0 ||
-	    half(memory, code, k->const_name, &name) < 0 ||
-	    word(memory, at, k->pool_holder, &at) < 0 ||
-	    word(memory, at, k->klass_name, &symbol) < 0 ||
-	    hotspot_read(memory, symbol, k->symbol_hash, &hash, sizeof(hash)) < 0)
+	if (word(memory, method, k->method_const, code) < 0 ||
+	    word(memory, *code, k->const_pool, pool) < 0 ||
+	    half(memory, *code, k->const_name, &name) < 0 ||
+	    word(memory, *pool, k->pool_holder, holder) < 0 ||
+	    word(memory, *holder, k->klass_name, symbol) < 0 ||
+	    hotspot_read(memory, *symbol, k->symbol_hash, &hash, sizeof(hash)) < 0)
 		return -EFAULT;
-	*ret_const = code;
-	*ret_cookie = kiln_hotspot_cookie(code, symbol, hash, name);
+	*ret_cookie = kiln_hotspot_cookie(*code, *symbol, hash, name);
 	return 0;
+}
+
+static struct target_span field(uint64_t address, int32_t offset)
+{
+	return (struct target_span){address + (uint64_t)offset, sizeof(uint64_t)};
+}
+
+void hotspot_methods_ahead(const struct hotspot_process *p, const struct target_memory *memory,
+			   const struct hotspot_place *places, int n, uint64_t code)
+{
+	const struct kiln_hotspot *k = &p->kernel;
+	struct target_span spans[HOTSPOT_PLACES * (HOTSPOT_OWN_N + 2)];
+	struct runtime_function f;
+	size_t at = 0;
+
+	for (int i = 0; i < n; i++) {
+		uint64_t cookie, method = places[i].method;
+
+		if (target_find_cookie(memory, method, code, &cookie))
+			continue;
+		spans[at++] = field(method, k->method_const);
+		if (!target_find_cookie(memory, method, 0, &cookie) ||
+		    !target_find_function(memory, method, cookie, &f))
+			continue;
+		spans[at++] = field(f.own[HOTSPOT_OWN_CONST], k->const_pool);
+		spans[at++] = field(f.own[HOTSPOT_OWN_CONST], k->const_name);
+		spans[at++] = field(f.own[HOTSPOT_OWN_POOL], k->pool_holder);
+		spans[at++] = field(f.own[HOTSPOT_OWN_HOLDER], k->klass_name);
+		spans[at++] = field(f.own[HOTSPOT_OWN_NAME], k->symbol_hash);
+	}
+	target_read_together(memory, spans, at);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------
  */
 
-/* Addresses of a method's parts, while it is read. */
-struct method {
-	uint64_t code, pool, holder;
-	uint32_t cookie;
-};
-
 /* Puts the class's name, a dot and the method's name into TEXT. */
 static int read_name(const struct hotspot_layout *l, const struct target_memory *m,
-		     const struct method *method, struct hotspot_text *text, const char **ret)
+		     const uint64_t own[HOTSPOT_OWN_N], struct hotspot_text *text, const char **ret)
 {
 	uint8_t bytes[SYMBOL_BYTES_MAX];
 	char *start = text->at;
 	uint32_t index;
-	uint64_t name;
 	size_t n;
 
-	if (word(m, method->holder, l->klass_name, &name) < 0 ||
-	    half(m, method->code, l->const_name, &index) < 0 ||
-	    read_symbol(l, m, name, bytes, &n) < 0)
+	if (half(m, own[HOTSPOT_OWN_CONST], l->const_name, &index) < 0 ||
+	    read_symbol(l, m, own[HOTSPOT_OWN_NAME], bytes, &n) < 0)
 		return -EFAULT;
 	hotspot_text_put_name(text, bytes, hotspot_class_shown(bytes, n), true);
 	hotspot_text_put(text, ".", 1);
-	if (pool_symbol(l, m, method->pool, index, bytes, &n) < 0)
+	if (pool_symbol(l, m, own[HOTSPOT_OWN_POOL], index, bytes, &n) < 0)
 		return -EFAULT;
 	hotspot_text_put_name(text, bytes, n, false);
 	*ret = hotspot_text_end(text, start);
@@ -102,7 +125,7 @@ static int read_name(const struct hotspot_layout *l, const struct target_memory 
 }
 
 static int read_file(const struct hotspot_layout *l, const struct target_memory *m,
-		     const struct method *method, struct hotspot_text *text, const char **ret)
+		     const uint64_t own[HOTSPOT_OWN_N], struct hotspot_text *text, const char **ret)
 {
 	uint8_t bytes[SYMBOL_BYTES_MAX];
 	char *start = text->at;
@@ -110,35 +133,36 @@ static int read_file(const struct hotspot_layout *l, const struct target_memory 
 	size_t n;
 
 	if (l->pool_file >= 0
-		? half(m, method->pool, l->pool_file, &index) < 0
-		: l->klass_file < 0 || half(m, method->holder, l->klass_file, &index) < 0)
+		? half(m, own[HOTSPOT_OWN_POOL], l->pool_file, &index) < 0
+		: l->klass_file < 0 ||
+		      half(m, own[HOTSPOT_OWN_HOLDER], l->klass_file, &index) < 0)
 		return -EFAULT;
 	*ret = "";
 	if (!index)
 		return 0;
-	if (pool_symbol(l, m, method->pool, index, bytes, &n) < 0)
+	if (pool_symbol(l, m, own[HOTSPOT_OWN_POOL], index, bytes, &n) < 0)
 		return -EFAULT;
 	hotspot_text_put_name(text, bytes, n, false);
 	*ret = hotspot_text_end(text, start);
 	return 0;
 }
 
-/* Reads the function; its strings go to TEXT. The caller frees *RET_LINES. */
+/* Reads the function RET, of which `own` is known; its strings go to TEXT. The caller frees
+ * *RET_LINES. */
 static int read_function(const struct hotspot_process *p, const struct target_memory *memory,
-			 const struct method *method, struct hotspot_text *text,
-			 struct runtime_function *ret, struct hotspot_lines *ret_lines)
+			 struct hotspot_text *text, struct runtime_function *ret,
+			 struct hotspot_lines *ret_lines)
 {
 	const char *name;
-	int r = read_name(&p->layout, memory, method, text, &name);
+	int r = read_name(&p->layout, memory, ret->own, text, &name);
 
 	if (r == 0)
-		r = read_file(&p->layout, memory, method, text, &ret->file);
+		r = read_file(&p->layout, memory, ret->own, text, &ret->file);
 	if (r < 0)
 		return r;
 	hotspot_name_demangle((char *)name, ret->file);
 	ret->name = name;
-	ret->own = method->code;
-	r = hotspot_lines_read(p, memory, method->code, ret_lines);
+	r = hotspot_lines_read(p, memory, ret->own[HOTSPOT_OWN_CONST], ret_lines);
 	ret->table = ret_lines->bytes;
 	ret->table_size = ret_lines->size;
 	return r;
@@ -190,8 +214,8 @@ int hotspot_method_symbol(const struct hotspot_process *p, const struct target_m
 {
 	_cleanup_(hotspot_lines_done) struct hotspot_lines lines = {};
 	struct runtime_function f = {.file = ""};
-	struct method method;
 	uint64_t cookie;
+	uint32_t now;
 	int r;
 
 	if (!has_room(text, ret))
@@ -199,21 +223,19 @@ int hotspot_method_symbol(const struct hotspot_process *p, const struct target_m
 	if (code && target_find_cookie(memory, place->method, code, &cookie) &&
 	    put_known(p, memory, place, cookie, text, ret))
 		return 0;
-	if (hotspot_method_cookie(p, memory, place->method, &method.code, &method.cookie) < 0)
+	if (hotspot_method_cookie(p, memory, place->method, f.own, &now) < 0)
 		return -EFAULT;
 	if (code)
-		target_keep_cookie(memory, place->method, code, method.cookie);
-	if (put_known(p, memory, place, method.cookie, text, ret))
+		target_keep_cookie(memory, place->method, code, now);
+	target_keep_cookie(memory, place->method, 0, now);
+	if (put_known(p, memory, place, now, text, ret))
 		return 0;
-	if (word(memory, method.code, p->layout.const_pool, &method.pool) < 0 ||
-	    word(memory, method.pool, p->layout.pool_holder, &method.holder) < 0)
-		return -EFAULT;
-	r = read_function(p, memory, &method, text, &f, &lines);
+	r = read_function(p, memory, text, &f, &lines);
 	if (r < 0)
 		return r;
 	hotspot_put_symbol(p, &f, place->bci, ret);
 	f.start_line = ret->symbols[ret->n - 1].start_line;
 	if (f.table_size <= RUNTIME_FUNCTION_TABLE_MAX)
-		target_keep_function(memory, place->method, method.cookie, &f);
+		target_keep_function(memory, place->method, now, &f);
 	return 0;
 }

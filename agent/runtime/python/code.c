@@ -14,6 +14,7 @@ enum {
 	CODE_BYTES = KILN_PYTHON_CODE_WORDS * 8,
 	HEAD_MAX = 80, /* bytes in front of a str object's characters */
 	CHUNK = 4096,
+	PART_BYTES = 128, /* of a part that are read ahead */
 	REPLACEMENT = 0xfffd,
 };
 
@@ -147,6 +148,16 @@ static int read_pointer(const struct target_memory *memory, uint64_t address, ui
 	return target_read(memory, address, ret, sizeof(*ret));
 }
 
+/* Reads together the beginnings of what the code object at CODE points to. */
+static void read_parts(const struct python_layout *l, const struct target_memory *memory,
+		       uint64_t code, uint64_t name, uint64_t file)
+{
+	struct target_span spans[] = {{name, PART_BYTES}, {file, PART_BYTES}, {0, PART_BYTES}};
+
+	(void)read_pointer(memory, code + l->code_lines, &spans[2].address);
+	target_read_together(memory, spans, ARRAY_SIZE(spans));
+}
+
 /* The code object's table of lines, which the caller frees; NULL when it cannot be read. */
 static void *read_lines(const struct python_layout *l, const struct target_memory *memory,
 			uint64_t code, size_t *ret_size)
@@ -189,6 +200,8 @@ static int read_function(const struct python_process *p, const struct target_mem
 	if (r == 0)
 		r = target_read(memory, code + l->code_firstlineno, &first, sizeof(first));
 	if (r == 0)
+		read_parts(l, memory, code, name, file);
+	if (r == 0)
 		r = read_string(l, memory, name, &room, &ret->name);
 	if (r < 0)
 		return r;
@@ -196,7 +209,7 @@ static int read_function(const struct python_process *p, const struct target_mem
 	r = read_string(l, memory, file, &room, &ret->file);
 	if (r < 0)
 		return r;
-	ret->own = first;
+	ret->own[0] = first;
 	ret->start_line = first <= INT32_MAX ? first : 0;
 	*ret_table = read_lines(l, memory, code, &ret->table_size);
 	ret->table = *ret_table;
@@ -230,7 +243,7 @@ int python_symbolize(void *state, const struct target_memory *memory, const uint
 	    .file = f.file,
 	    .start_line = f.start_line,
 	    .line = f.table ? python_line(p->minor, cursor_of(f.table, f.table_size),
-					  (uint32_t)f.own, (int32_t)(uint32_t)words[1])
+					  (uint32_t)f.own[0], (int32_t)(uint32_t)words[1])
 			    : 0,
 	};
 	return 0;

@@ -343,7 +343,7 @@ static int read_function(struct frame *f, char *scratch, size_t scratch_size,
 			ret->table = ret_lines->bytes;
 			ret->table_size = ret_lines->size;
 		}
-		ret->own = (uint64_t)size << 32 | ret_lines->n;
+		ret->own[0] = (uint64_t)size << 32 | ret_lines->n;
 	}
 	target_renew(f->look.memory);
 	return read_objects(f);
@@ -351,7 +351,7 @@ static int read_function(struct frame *f, char *scratch, size_t scratch_size,
 
 static uint32_t line_of(const struct frame *f, const struct runtime_function *function)
 {
-	uint32_t index = f->index, size = (uint32_t)(function->own >> 32);
+	uint32_t index = f->index, size = (uint32_t)(function->own[0] >> 32);
 
 	/* JIT code does not always store its pc. Like Ruby, use the first line then. */
 	if (index >= size)
@@ -360,7 +360,7 @@ static uint32_t line_of(const struct frame *f, const struct runtime_function *fu
 	if (!f->is_exact && index)
 		index--;
 	return function->table ? ruby_line(f->look.process->layout, function->table,
-					   function->table_size, (uint32_t)function->own, index)
+					   function->table_size, (uint32_t)function->own[0], index)
 			       : 0;
 }
 

@@ -64,7 +64,7 @@ static int read_function(struct naming *n, uint64_t shared, struct runtime_funct
 		return r;
 	lines = v8_script_lines(&n->state->scripts, &n->heap, f.script);
 	*ret_whole = lines;
-	ret->own = lines ? lines->number : 0;
+	ret->own[0] = lines ? lines->number : 0;
 	ret->start_line = v8_line_at(lines, f.start);
 	return 0;
 }
@@ -80,7 +80,7 @@ static int find_function(struct naming *n, uint64_t shared, uint32_t cookie,
 	int r;
 
 	if (!target_find_function(n->heap.memory, shared, cookie, ret) ||
-	    (ret->own && !v8_lines_numbered(&n->state->scripts, ret->own))) {
+	    (ret->own[0] && !v8_lines_numbered(&n->state->scripts, ret->own[0]))) {
 		r = read_function(n, shared, ret, &whole);
 		/* Lines that could not be read are tried again for the next frame. */
 		if (r == 0 && whole)
@@ -93,7 +93,7 @@ static int find_function(struct naming *n, uint64_t shared, uint32_t cookie,
 
 static void add_symbol(struct naming *n, const struct runtime_function *f, int32_t position)
 {
-	const struct v8_lines *lines = v8_lines_numbered(&n->state->scripts, f->own);
+	const struct v8_lines *lines = v8_lines_numbered(&n->state->scripts, f->own[0]);
 	uint32_t line = v8_line_at(lines, position);
 
 	/* V8 makes position tables only for functions where it has needed them. */
@@ -149,7 +149,7 @@ static int name_bytecode(struct naming *n, uint64_t shared, uint32_t cookie, uin
 	int r;
 
 	if (target_find_function(n->heap.memory, shared, cookie, &f) && f.table &&
-	    (!f.own || v8_lines_numbered(&n->state->scripts, f.own))) {
+	    (!f.own[0] || v8_lines_numbered(&n->state->scripts, f.own[0]))) {
 		add_symbol(n, &f, position_in(n, f.table, f.table_size, offset));
 		return 0;
 	}

@@ -29,7 +29,7 @@ static void put(struct runtime_function_key k, const char *name, const void *tab
 			      &(struct runtime_function){.name = name,
 							 .file = "a.py",
 							 .start_line = 3,
-							 .own = 7,
+							 .own = {7},
 							 .table = table,
 							 .table_size = size});
 }
@@ -87,7 +87,7 @@ static void what_was_put_is_a_copy(void **state)
 	assert_string_equal(f.name, "shop.total");
 	assert_string_equal(f.file, "a.py");
 	assert_int_equal(f.start_line, 3);
-	assert_int_equal(f.own, 7);
+	assert_int_equal(f.own[0], 7);
 	assert_int_equal(f.table_size, 3);
 	assert_memory_equal(f.table, "\1\0\2", 3);
 }

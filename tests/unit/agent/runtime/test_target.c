@@ -18,6 +18,7 @@ struct fake {
 	size_t longest;
 	struct target_source source;
 	struct target target;
+	struct target_pieces pieces;
 	struct target_memory memory;
 };
 
@@ -44,7 +45,7 @@ static int setup(void **state)
 	f->last = sizeof(f->bytes);
 	f->source = (struct target_source){.read = read_fake, .arg = f, .proc_dirfd = -1};
 	f->target = (struct target){.source = &f->source, .tgid = 7};
-	f->memory = target_memory_ahead(&f->target);
+	f->memory = target_memory_ahead(&f->target, &f->pieces);
 	*state = f;
 	return 0;
 }
@@ -104,8 +105,9 @@ static void a_piece_that_failed_is_no_piece(void **state)
 	struct fake *f = *state;
 	uint8_t byte;
 
-	for (size_t i = 0; i < TARGET_PIECES; i++)
+	for (size_t i = 0; i < PAGES * PAGE / TARGET_PIECE; i++)
 		expect(f, i * TARGET_PIECE, 8, 1);
+	target_renew(&f->memory);
 	f->last = 0;
 	assert_int_equal(target_read(&f->memory, BASE + 5000, &byte, 1), -EFAULT);
 	f->last = sizeof(f->bytes);
@@ -121,6 +123,70 @@ static void renewed_memory_is_read_again(void **state)
 	f->bytes[100] ^= 1;
 	target_renew(&f->memory);
 	expect(f, 100, 8, 1);
+}
+
+static void spans_are_read_together(void **state)
+{
+	struct fake *f = *state;
+	const struct target_span spans[] = {
+	    {BASE + 100, 8}, {BASE + 500, 24}, {BASE + 108, 8}, {0, 0}, {BASE + 6000, 1}};
+
+	target_read_together(&f->memory, spans, ARRAY_SIZE(spans));
+	assert_int_equal(f->calls, 3); /* pieces; a real process is read by one call */
+	expect(f, 100, 8, 0);
+	expect(f, 500, 24, 0);
+	expect(f, 6000, 1, 0);
+	/* What is there is not read again. */
+	f->calls = 0;
+	target_read_together(&f->memory, spans, ARRAY_SIZE(spans));
+	assert_int_equal(f->calls, 0);
+	target_renew(&f->memory);
+	expect(f, 100, 8, 1);
+}
+
+static void a_span_that_cannot_be_read_does_no_harm(void **state)
+{
+	struct fake *f = *state;
+	const struct target_span spans[] = {
+	    {BASE, 8}, {1, 8}, {BASE + 2048, 8}, {UINT64_MAX - 3, 8}, {BASE, SIZE_MAX}};
+
+	target_read_together(&f->memory, spans, ARRAY_SIZE(spans));
+	expect(f, 0, 8, 0);
+	/* Those behind it are read when they are asked for. */
+	expect(f, 2048, 8, 1);
+	f->calls = 0;
+	target_read_together(&f->memory, &spans[4], 1);
+	/* To the end of the memory, and not further than pieces are kept. */
+	assert_in_range(f->calls, PAGES * PAGE / TARGET_PIECE - 2, TARGET_PIECES);
+	expect(f, PAGES * PAGE - 8, 8, 0);
+}
+
+static void spans_of_a_process_are_read_by_one_call(void **state)
+{
+	struct target_source source = {.proc_dirfd = -1};
+	const struct mapset mapset = {0};
+	struct target target = {.source = &source, .mapset = &mapset, .tgid = (uint32_t)getpid()};
+	static struct target_pieces pieces;
+	struct target_memory memory = target_memory_ahead(&target, &pieces);
+	static uint64_t here[1024] = {[0] = 11, [300] = 22, [900] = 33};
+	struct target_span spans[] = {{(uintptr_t)&here[0], 8},
+				      {(uintptr_t)&here[300], 8},
+				      {16, 8}, /* nothing lies there */
+				      {(uintptr_t)&here[900], 8}};
+	uint64_t got;
+
+	target_read_together(&memory, spans, ARRAY_SIZE(spans));
+	/* These reads are answered by what was read before. */
+	here[0] = here[300] = here[900] = 44;
+	assert_int_equal(target_read(&memory, (uintptr_t)&here[0], &got, 8), 0);
+	assert_int_equal(got, 11);
+	assert_int_equal(target_read(&memory, (uintptr_t)&here[300], &got, 8), 0);
+	assert_int_equal(got, 22);
+	assert_int_equal(target_read(&memory, (uintptr_t)&here[900], &got, 8), 0);
+	assert_int_equal(got, 44);
+	target_renew(&memory);
+	assert_int_equal(target_read(&memory, (uintptr_t)&here[0], &got, 8), 0);
+	assert_int_equal(got, 44);
 }
 
 static void long_pieces_are_not_kept(void **state)
@@ -160,6 +226,10 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(no_page_is_read_that_nobody_asked_for, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_piece_that_failed_is_no_piece, setup, teardown),
 	    cmocka_unit_test_setup_teardown(renewed_memory_is_read_again, setup, teardown),
+	    cmocka_unit_test_setup_teardown(spans_are_read_together, setup, teardown),
+	    cmocka_unit_test_setup_teardown(a_span_that_cannot_be_read_does_no_harm, setup,
+					    teardown),
+	    cmocka_unit_test(spans_of_a_process_are_read_by_one_call),
 	    cmocka_unit_test_setup_teardown(long_pieces_are_not_kept, setup, teardown),
 	    cmocka_unit_test(of_unknown_mappings_only_pages_in_memory_are_read),
 	};
