@@ -413,8 +413,7 @@ struct {
 
 /*
  * Returns the slot of TASK if it has waited since before switches were watched, or for
- * KILN_SLEEP_SHOWN and its stack was not walked; else NULL. Starts a new wait at NOW: the time
- * before it is added to `waited`, as if the old wait had ended.
+ * KILN_SLEEP_SHOWN and its stack was not walked; else NULL. A wait since before counts from NOW on.
  */
 static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_struct *task,
 								  uint64_t now)
@@ -438,9 +437,8 @@ static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_st
 		decide_waits(css, serial, epoch, process_id(task), t);
 	if (!t->rate)
 		return 0;
-	if (t->out)
-		t->waited += now - t->out;
-	t->out = now & ~1ULL;
+	if (!t->out)
+		t->out = now & ~1ULL;
 	return t;
 }
 

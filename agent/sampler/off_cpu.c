@@ -167,6 +167,7 @@ bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns,
 	const struct kiln_thread *t = find(o, tid);
 	struct told *told;
 	uint64_t out, waited, base;
+	uint32_t chance;
 
 	if (!t)
 		return false;
@@ -174,12 +175,13 @@ bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns,
 	/* In this order: a wait that ends in between is missed once, and not counted twice. */
 	waited = __atomic_load_n(&t->waited, __ATOMIC_ACQUIRE);
 	out = __atomic_load_n(&t->out, __ATOMIC_RELAXED);
+	chance = __atomic_load_n(&t->chance, __ATOMIC_RELAXED);
 	base = __atomic_load_n(&t->base, __ATOMIC_RELAXED);
 	/* The slot belonged to another thread meanwhile, and its count began anew. */
 	if (told->tid != tid || told->base != base)
 		*told = (struct told){.tid = tid, .base = base};
 	waited -= base;
-	if (out && now > out)
+	if (out && chance && now > out)
 		waited += now - out;
 	*ret_ns = (int64_t)(waited - told->ns);
 	*ret_ended = !__atomic_load_n(&t->epoch, __ATOMIC_RELAXED);

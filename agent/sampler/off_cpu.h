@@ -32,8 +32,9 @@ struct walkers *off_cpu_walkers(struct off_cpu *o);
 bool off_cpu_waits(const struct off_cpu *o, uint32_t tid, uint64_t began);
 /*
  * *RET_NS: how many ns the thread TID has waited until NOW, since the kernel met it, minus those
- * that were reported with off_cpu_told(). Negative: more were reported. *RET_ENDED: the thread has
- * ended. False: the thread is not known.
+ * that were reported with off_cpu_told(). Negative: more were reported. A wait that goes on and was
+ * not walked is left out, because its time would be counted to other stacks. *RET_ENDED: the thread
+ * has ended. False: the thread is not known.
  */
 bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns, bool *ret_ended);
 /* NS more of the waiting of TID were reported, in samples. */

@@ -19,8 +19,8 @@ enum {
 	STRAIGHT_BYTES = 1024, /* bytes of code checked for jumps behind a leaf's pc */
 	BEFORE_BYTES = 512,    /* bytes of code checked for jumps before a leaf's pc */
 	INSN_BYTES = 16,
-	WAYS_MAX = 16,	   /* paths from a leaf that are followed */
-	WAY_BYTES = 512,   /* bytes of a path that are followed */
+	WAYS_MAX = 16,	 /* paths from a leaf that are followed */
+	WAY_BYTES = 512, /* bytes of a path that are followed */
 	/* Bytes that are read together: of descriptions, of the methods of scopes, of scopes before
 	 * the one that is looked for, and of code around a leaf's pc. */
 	DESC_BYTES = 6144,
@@ -361,9 +361,9 @@ static uint64_t desc_pc(const struct code *c, uint64_t i)
 /* Reads together what leaf_places() looks at. */
 static void read_leaf(const struct code *c, uint64_t pc, uint64_t next)
 {
-	struct target_span spans[] = {
-	    scopes_span(c, next), next ? scopes_span(c, next - 1) : (struct target_span){},
-	    {pc - LEAF_BEFORE, LEAF_BEFORE + LEAF_BEHIND}};
+	struct target_span spans[] = {scopes_span(c, next),
+				      next ? scopes_span(c, next - 1) : (struct target_span){},
+				      {pc - LEAF_BEFORE, LEAF_BEFORE + LEAF_BEHIND}};
 
 	target_read_together(c->memory, spans, ARRAY_SIZE(spans));
 }

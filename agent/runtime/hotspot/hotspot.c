@@ -35,8 +35,8 @@ static bool is_alive(const struct hotspot_process *p, const struct target_memory
 {
 	const struct hotspot_layout *l = &p->layout;
 	int32_t at = l->nmethod_method >= 0 ? l->nmethod_method : l->compiled_method_method;
-	const struct target_span header = {
-	    blob - (uint64_t)l->block_size, (size_t)l->block_size + (size_t)l->nmethod_size};
+	const struct target_span header = {blob - (uint64_t)l->block_size,
+					   (size_t)l->block_size + (size_t)l->nmethod_size};
 	uint64_t method;
 	uint32_t now;
 	uint8_t used;

@@ -134,8 +134,7 @@ static int read_file(const struct hotspot_layout *l, const struct target_memory 
 
 	if (l->pool_file >= 0
 		? half(m, own[HOTSPOT_OWN_POOL], l->pool_file, &index) < 0
-		: l->klass_file < 0 ||
-		      half(m, own[HOTSPOT_OWN_HOLDER], l->klass_file, &index) < 0)
+		: l->klass_file < 0 || half(m, own[HOTSPOT_OWN_HOLDER], l->klass_file, &index) < 0)
 		return -EFAULT;
 	*ret = "";
 	if (!index)
