@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Labels of samples. usage: test_labels.py places|origins|race|garbage|policy|custom|go [VERSION]|crates
+"""Labels of samples. usage: test_labels.py places|runtime|origins|race|garbage|policy|custom|go [VERSION]|crates
 
   places   a thread's context is found wherever its variable is; a sample's function tells which tenant it must have
+  runtime  a Python program that publishes from its start keeps its labels when its own frames are walked
   origins  samples of off-CPU time and of probes have labels as those of CPU time do
   race     contexts that change all the time, whose ids verify each other: no sample mixes two contexts
   garbage  invalid contexts: no labels are shown, the losses are counted, another process keeps its labels
@@ -151,6 +152,16 @@ def places():
             wrong += s.value * (not good)
         print(f"{variant}: {right} samples right, {wrong} wrong")
         assert right >= 200 and not wrong
+
+
+def runtime():
+    preload = "LD_PRELOAD=" + os.path.join(PROGRAMS, "liblabels-gd.so")
+    with Program("/usr/bin/env", preload, sys.executable, os.path.join(HERE, "labelled.py")) as p:
+        samples, _ = profile([p.pid], 2, first="tenant", labels="tenant", enough=lambda s: count(s, "work_A") >= 100)
+    mine = [s for s in samples if s.work == "work_A"]
+    right = sum(s.value for s in mine if s.labels.get("tenant") == "A")
+    print(f"{right} of {sum(s.value for s in mine)} samples right")
+    assert right >= 100 and right == sum(s.value for s in mine)
 
 
 def origins():
@@ -318,5 +329,5 @@ def crates():
 
 
 if __name__ == "__main__":
-    {"places": places, "origins": origins, "custom": custom, "race": race, "garbage": garbage, "policy": policy, "go": go,
+    {"places": places, "runtime": runtime, "origins": origins, "custom": custom, "race": race, "garbage": garbage, "policy": policy, "go": go,
      "crates": crates}[sys.argv[1]](*sys.argv[2:])
