@@ -25,8 +25,10 @@ enum {
 	ALL_PAGES_MAX = 1024,	 /* of rings that have grown, together */
 	LOST_AGAIN_MS = 10000,	 /* a ring that loses again within that time grows */
 	WAKEUPS_PER_SECOND = 10, /* beyond that a timer reads the rings */
-	BUSY_MS = 10,		 /* between two readings while notes matter, or come fast */
-	BUILD_MS = 100,		 /* while all notes are of processes that nobody has sampled yet */
+	BUSY_MS = 10,		 /* between two readings then, while notes matter */
+	/* While all notes are of processes that nobody has sampled yet. A program that starts
+	 * writes a dozen notes in a few ms, and each would be a wakeup. */
+	BUILD_MS = 100,
 	RECORD_MAX = 8192,
 	CLOCKS_DIFFER_NS = 10000000, /* largest difference of perf's clock from CLOCK_MONOTONIC */
 };
@@ -58,7 +60,8 @@ struct sideband {
 	bool lost; /* in this reading */
 	uint64_t lost_since_ns;
 	uint64_t read_ns; /* the last time that all rings were empty */
-	/* Since the last reading a note was of a known process, or a ring was a quarter full. */
+	bool noted;	  /* there were notes in this reading */
+	/* One of them was of a known process, or a ring was a quarter full. */
 	bool matters;
 	uint32_t unknown; /* the process of the last note, if it is not known; in this reading */
 	uv_loop_t *loop;
@@ -192,6 +195,7 @@ static void drain_ring(struct sideband *s, struct ring *r)
 	tail = r->page->data_tail;
 	if (head == tail)
 		return;
+	s->noted = true;
 	data = (const uint8_t *)r->page + sysconf(_SC_PAGESIZE);
 	bytes = ring_bytes(r);
 	mask = bytes - 1;
@@ -232,13 +236,14 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	struct sideband *s = r->sideband;
 	uint64_t second = uv_now(s->loop) / 1000;
 
+	s->matters = false;
 	drain_ring(s, r);
 	tell_lost(s);
 	if (second != s->second) {
 		s->second = second;
 		s->wakeups = 0;
 	}
-	if (++s->wakeups > WAKEUPS_PER_SECOND)
+	if (!s->matters || ++s->wakeups > WAKEUPS_PER_SECOND)
 		set_busy(s, true);
 }
 
@@ -257,12 +262,12 @@ static void on_busy(uv_timer_t *timer)
 {
 	struct sideband *s = container_of(timer, struct sideband, busy);
 
-	s->matters = false;
+	s->noted = s->matters = false;
 	sideband_drain(s);
-	if (uv_now(s->loop) / 1000 != s->second)
-		set_busy(s, false);
-	else
+	if (s->noted)
 		uv_timer_set_repeat(timer, s->matters ? BUSY_MS : BUILD_MS);
+	else
+		set_busy(s, false);
 }
 
 static void set_busy(struct sideband *s, bool busy)
@@ -270,7 +275,7 @@ static void set_busy(struct sideband *s, bool busy)
 	for (size_t i = 0; i < s->n; i++)
 		set_polling(&s->rings[i], !busy);
 	if (busy)
-		(void)uv_timer_start(&s->busy, on_busy, BUSY_MS, BUSY_MS);
+		(void)uv_timer_start(&s->busy, on_busy, s->matters ? BUSY_MS : BUILD_MS, BUSY_MS);
 	else
 		(void)uv_timer_stop(&s->busy);
 }
