@@ -16,14 +16,16 @@ const volatile uint32_t ring_unasked;	 /* bytes a CPU may send without a query: 
 
 /* One struct, because the compiler orders separate variables as each program uses them. */
 struct kiln_knobs knobs;
-#define cgroup_v1	  (knobs.cgroup_v1)
-#define filter_pids	  (knobs.filter_pids)
-#define cache_epoch	  (knobs.cache_epoch)
-#define runtimes_epoch	  (knobs.runtimes_epoch)
-#define timer_ns	  (knobs.timer_ns)
-#define default_policy	  (knobs.default_policy)
-#define use_cgroups	  (knobs.use_cgroups)
-#define less_detail	  (knobs.less_detail)
-#define policy_epoch	  (knobs.policy_epoch)
-#define off_cpu_shift	  (knobs.off_cpu_shift)
-#define own_pid_namespace (knobs.pid_namespace)
+#define cgroup_v1	      (knobs.cgroup_v1)
+#define filter_pids	      (knobs.filter_pids)
+#define cache_epoch	      (knobs.cache_epoch)
+#define runtimes_epoch	      (knobs.runtimes_epoch)
+#define timer_ns	      (knobs.timer_ns)
+#define default_policy	      (knobs.default_policy)
+#define use_cgroups	      (knobs.use_cgroups)
+#define less_detail	      (knobs.less_detail)
+#define policy_epoch	      (knobs.policy_epoch)
+/* That of the process TGID. */
+#define processes_epoch(tgid) (knobs.processes_epoch[(tgid) & (KILN_KNOWN_PROCESSES - 1)])
+#define off_cpu_shift	      (knobs.off_cpu_shift)
+#define own_pid_namespace     (knobs.pid_namespace)

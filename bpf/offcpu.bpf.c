@@ -370,6 +370,7 @@ int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struc
 		return 0;
 	}
 	cause = cause_of(prev, queue);
+	meet_process(cpu, process_id(prev));
 	begun = begin_wait(ctx, cpu, t, cause, process_id(prev));
 	if (begun < 0) {
 		t->chance = 0;

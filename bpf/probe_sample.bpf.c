@@ -100,6 +100,13 @@ static __attribute__((noinline)) int begin_hit(void *ctx, struct kiln_cpu *cpu,
 	return begin_sample(ctx, cpu, &b);
 }
 
+/* Not inlined: begin() has enough on its stack. */
+static __attribute__((noinline)) int meet_current(struct kiln_cpu *cpu)
+{
+	meet_process(cpu, process_id(current_task()));
+	return 0;
+}
+
 SEC("kprobe")
 int begin(void *ctx)
 {
@@ -111,6 +118,7 @@ int begin(void *ctx)
 
 	if (!hit || !cpu)
 		return 0;
+	(void)meet_current(cpu);
 	begun = begin_hit(ctx, cpu, hit);
 	w = env_walk(slot);
 	if (begun > 0 && w) {

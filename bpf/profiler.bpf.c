@@ -73,6 +73,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	value = select_policy(task, cpu);
 	if (!value)
 		return 0;
+	meet_process(cpu, tgid);
 	begun = begin_hit(ctx, cpu, value, tgid);
 	if (begun < 0)
 		return 0;
@@ -114,10 +115,11 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	p = bpf_map_lookup_elem(&processes, &from);
 	if (!p || (p->flags & KILN_PROCESS_PENDING) || p->exec_id != child->self_exec_id) {
 		bpf_map_delete_elem(&processes, &to);
-		return 0;
+	} else {
+		copy = *p;
+		bpf_map_update_elem(&processes, &to, &copy, BPF_ANY);
 	}
-	copy = *p;
-	bpf_map_update_elem(&processes, &to, &copy, BPF_ANY);
+	__sync_fetch_and_add(&processes_epoch(to), 1);
 	return 0;
 }
 

@@ -34,6 +34,52 @@ static __always_inline struct kiln_process *find_process(uint32_t tgid, uint64_t
 	return 0;
 }
 
+static __always_inline struct kiln_known_process *known_process(struct kiln_cpu *cpu, uint32_t tgid)
+{
+	return &cpu->known[tgid & (KILN_KNOWN_PROCESSES - 1)];
+}
+
+/*
+ * Looks up the process TGID, the current task's, and copies its entry to K, unless the entry is
+ * pending: then k->tgid is 0. A sample that interrupts this one may use K, for the same process.
+ */
+static __attribute__((noinline)) int learn_process(struct kiln_known_process *k,
+						   struct kiln_stats *stat, uint32_t tgid,
+						   uint64_t exec_id)
+{
+	uint32_t epoch = *(volatile uint32_t *)&processes_epoch(tgid);
+	struct kiln_process *p;
+	int fresh = 0;
+
+	*(volatile uint32_t *)&k->tgid = 0;
+	p = find_process(tgid, exec_id, stat, &fresh);
+	k->fresh = (uint32_t)fresh;
+	k->start_time = kernel_read(kernel_read(current_task(), group_leader), start_boottime);
+	if (!p || (p->flags & (KILN_PROCESS_PENDING | KILN_PROCESS_IGNORE)) == KILN_PROCESS_PENDING)
+		return 0;
+	k->entry = *p;
+	k->epoch = epoch;
+	asm volatile("" ::: "memory");
+	*(volatile uint32_t *)&k->tgid = tgid;
+	return 0;
+}
+
+/*
+ * Brings the CPU's copy of the entry of the process TGID, the current task's, up to date. To be
+ * called before begin_sample(), which has much on its stack.
+ */
+static __always_inline void meet_process(struct kiln_cpu *cpu, uint32_t tgid)
+{
+	struct kiln_known_process *k = known_process(cpu, tgid);
+	struct task_struct *task = current_task();
+	uint64_t exec_id = kernel_read(task, self_exec_id);
+
+	if (kernel_read(task, mm) &&
+	    (k->tgid != tgid || k->epoch != *(volatile uint32_t *)&processes_epoch(tgid) ||
+	     k->entry.exec_id != exec_id))
+		(void)learn_process(k, &cpu->stats, tgid, exec_id);
+}
+
 /* Appends the word of the frame in which the thread was interrupted. */
 static __always_inline void put_leaf(struct kiln_walk *w)
 {
@@ -91,9 +137,10 @@ struct beginning {
 };
 
 /*
- * Begins the sample of a hit: fills in the header and the kernel stack, and prepares the walk of
- * the user stack. CTX: the context of the BPF program, whatever its type. Returns 1 if there is a
- * user stack to walk, 0 if there is not, and a negative number if the hit becomes no sample.
+ * Begins the sample of a hit, after meet_process(): fills in the header and the kernel stack, and
+ * prepares the walk of the user stack. CTX: the context of the BPF program, whatever its type.
+ * Returns 1 if there is a user stack to walk, 0 if there is not, and a negative number if the hit
+ * becomes no sample.
  */
 static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const struct beginning *b)
 {
@@ -101,16 +148,18 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 	uint64_t exec_id, tag;
 	uint32_t tgid = b->tgid, n_kernel = 0, syscall = 0, limit = max_depth,
 		 slot = bpf_get_smp_processor_id();
+	struct kiln_known_process *known = known_process(cpu, tgid);
 	struct kiln_process *process = 0;
 	struct record *r;
 	struct kiln_walk *w;
-	int fresh = 0, has_user;
+	int has_user;
 	long got;
 
 	has_user = kernel_read(task, mm) != 0;
 	exec_id = kernel_read(task, self_exec_id);
 	if (has_user) {
-		process = find_process(tgid, exec_id, &cpu->stats, &fresh);
+		if (known->tgid)
+			process = &known->entry;
 		if (process && (process->flags & KILN_PROCESS_IGNORE)) {
 			cpu->stats.n[KILN_STAT_SKIPPED]++;
 			return -1;
@@ -123,7 +172,9 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 
 	r->head.type = KILN_RECORD_SAMPLE;
 	r->head.time = b->time ? b->time : bpf_ktime_get_ns();
-	r->head.start_time = kernel_read(kernel_read(task, group_leader), start_boottime);
+	r->head.start_time = has_user
+				 ? known->start_time
+				 : kernel_read(kernel_read(task, group_leader), start_boottime);
 	r->head.exec_id = exec_id;
 	r->head.cgroup = b->verdict->cgroup;
 	r->head.tgid = tgid;
@@ -153,7 +204,7 @@ static __always_inline int begin_sample(void *ctx, struct kiln_cpu *cpu, const s
 	r->head.n_kernel = (uint16_t)n_kernel;
 
 	w->slot = slot;
-	w->fresh = (uint8_t)fresh;
+	w->fresh = has_user && known->fresh;
 	w->end = KILN_END_NONE;
 	if (limit > KILN_MAX_USER_FRAMES)
 		limit = KILN_MAX_USER_FRAMES;

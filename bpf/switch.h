@@ -96,9 +96,11 @@ __attribute__((noinline)) int remember_walker(uint32_t slot, uint32_t id)
 		return 0;
 	r = env_record(w);
 	process = bpf_map_lookup_elem(&processes, &r->head.tgid);
-	if (process && process->exec_id == r->head.exec_id)
-		process->flags = (process->flags & ((1U << KILN_PROCESS_WALKER_SHIFT) - 1)) |
+	if (process && process->exec_id == r->head.exec_id) {
+		process->flags = (process->flags & ~(31U << KILN_PROCESS_WALKER_SHIFT)) |
 				 id << KILN_PROCESS_WALKER_SHIFT;
+		__sync_fetch_and_add(&processes_epoch(r->head.tgid), 1);
+	}
 	return 0;
 }
 #endif

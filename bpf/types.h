@@ -378,9 +378,12 @@ enum kiln_missing {
 /* ---- knobs ------------------------------------------------------------------------------------
  */
 
+enum { KILN_KNOWN_PROCESSES = 16 /* a power of two; see struct kiln_known_process */ };
+
 /*
- * Written by user space (bpf/knobs.h). The first two are set before loading; they are here and not
- * in rodata, so that a hit that is not taken finds all its switches in one cache line.
+ * Written by user space (bpf/knobs.h), except processes_epoch, by both. The first two are set
+ * before loading; they are here and not in rodata, so that a hit that is not taken finds all its
+ * switches in one cache line.
  */
 struct kiln_knobs {
 	uint8_t cgroup_v1;   /* cgroups are those of the v1 memory controller */
@@ -399,8 +402,12 @@ struct kiln_knobs {
 	uint32_t pid_namespace; /* inode of the agent's pid namespace; 0: it is the machine's first
 				 * one. Set before loading. */
 	uint32_t pad2;
+	uint64_t pad3[2]; /* to the end of the cache line */
+	/* By tgid modulo KILN_KNOWN_PROCESSES: a new value, after a change of such a process's
+	 * entry in `processes`, makes the copies that CPUs have of it void. */
+	uint32_t processes_epoch[KILN_KNOWN_PROCESSES];
 };
-KILN_ASSERT_SIZE(kiln_knobs, 48);
+KILN_ASSERT_SIZE(kiln_knobs, 128);
 
 /* ---- records --------------------------------------------------------------------------------- */
 
@@ -719,6 +726,18 @@ struct kiln_probe_hit {
 };
 KILN_ASSERT_SIZE(kiln_probe_hit, 24);
 
+/* A CPU's copy of an entry of `processes`: a lookup there is the larger part of the cost of a hit's
+ * beginning. */
+struct kiln_known_process {
+	uint32_t tgid;	     /* 0: none */
+	uint32_t epoch;	     /* that of processes_epoch before the entry was read */
+	uint64_t start_time; /* task_struct.start_boottime of the process */
+	struct kiln_process entry;
+	uint32_t fresh;	 /* user space has to be woken for the process */
+	uint32_t pad[5]; /* to the end of the cache line */
+};
+KILN_ASSERT_SIZE(kiln_known_process, 64);
+
 /* `cpus`: CPU number -> this. What a hit on an unselected task touches is in the first 64 bytes. */
 struct kiln_cpu {
 	struct kiln_verdict verdict;
@@ -729,10 +748,11 @@ struct kiln_cpu {
 	 * space, reset by take_carry() (bpf/policy.h).
 	 */
 	uint64_t carry;
+	uint64_t ring_room; /* bytes this CPU may put into the ring before ring_used() queries it */
 	struct kiln_stats stats;
 	uint64_t carry_until;
-	uint64_t ring_room; /* bytes this CPU may put into the ring before ring_used() queries it */
+	struct kiln_known_process known[KILN_KNOWN_PROCESSES]; /* by tgid */
 };
 _Static_assert(__builtin_offsetof(struct kiln_cpu, stats.n[KILN_STAT_SKIPPED]) + 8 <= 64,
 	       "an unselected hit touches one cache line");
-KILN_ASSERT_SIZE(kiln_cpu, 192);
+KILN_ASSERT_SIZE(kiln_cpu, 192 + 64 * KILN_KNOWN_PROCESSES);

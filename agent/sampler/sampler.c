@@ -84,11 +84,21 @@ static int libbpf_print(enum libbpf_print_level level, const char *format, va_li
 	return 0;
 }
 
+/* After a change of TGID's entry in `processes`. */
+static void process_changed(struct sampler *s, uint32_t tgid)
+{
+	uint32_t *epochs = s->skel->bss->knobs.processes_epoch;
+
+	__atomic_fetch_add(&epochs[tgid % KILN_KNOWN_PROCESSES], 1, __ATOMIC_RELEASE);
+}
+
 static int set_process(void *arg, uint32_t tgid, const struct kiln_process *p)
 {
 	struct sampler *s = arg;
+	int r = bpf_map_update_elem(bpf_map__fd(s->skel->maps.processes), &tgid, p, BPF_EXIST);
 
-	return bpf_map_update_elem(bpf_map__fd(s->skel->maps.processes), &tgid, p, BPF_EXIST);
+	process_changed(s, tgid);
+	return r;
 }
 
 static int get_process(void *arg, uint32_t tgid, struct kiln_process *ret)
@@ -708,6 +718,7 @@ static void add_named(void *arg, uint32_t tgid, const struct kiln_process *entry
 	 * rare, so only a part of the processes is looked up each time. */
 	if (tgid % LOOKS == r->sampler->looks % LOOKS && process_is_gone(r->proc_dirfd, tgid)) {
 		bpf_map_delete_elem(bpf_map__fd(r->sampler->skel->maps.processes), &tgid);
+		process_changed(r->sampler, tgid);
 		return;
 	}
 	if (!r->result)

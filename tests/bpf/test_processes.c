@@ -4,8 +4,10 @@
  * mappings of one program must never be used for another.
  */
 #include <bpf/bpf.h>
+#include <fcntl.h>
 #include <linux/sched.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -268,14 +270,19 @@ static int processes_fd(void)
 	return -1;
 }
 
-/* Forks a process with the pid PID. */
-static int fork_as(int pid)
+/* Forks a process with the pid PID. EXEC: it executes the program of the test's children. */
+static int fork_as(int pid, bool exec)
 {
 	pid_t tid = pid;
 	struct clone_args args = {
 	    .exit_signal = SIGCHLD, .set_tid = (uint64_t)(uintptr_t)&tid, .set_tid_size = 1};
 	long r = syscall(SYS_clone3, &args, sizeof(args));
 
+	if (r == 0 && exec) {
+		(void)dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+		execl("/proc/self/exe", "child", "spin", "3", (char *)NULL);
+		_exit(9);
+	}
 	if (r == 0)
 		child_spin();
 	return r < 0 ? -errno : (int)r;
@@ -306,12 +313,48 @@ static void entry_that_was_left_behind_is_not_used_for_its_pids_next_owner(void 
 	assert_true(fd >= 0);
 	assert_int_equal(bpf_map_update_elem(fd, &pid, &entry, BPF_ANY), 0);
 	*w = (struct watch){.tgid = pid};
-	next = fork_as((int)pid);
+	next = fork_as((int)pid, false);
 	assert_int_equal(next, pid);
 	t.child.pid = next;
 	t.child.out = -1;
 	assert_true(watch_until(t.p, w, 1, &w->records, ENOUGH));
 	assert_int_equal(w->unknown, w->records);
+}
+
+/*
+ * The number of execs of all of them is the same, so the copy that the CPU has of one's entry looks
+ * like the next one's. A sample between a fork and its exec replaces the copy, hence the rounds.
+ */
+static void next_owner_of_a_pid_does_not_use_the_last_ones_mappings(void **state)
+{
+	cpu_set_t all, one;
+	uint32_t pid, mapset;
+	uint64_t exec_id;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	CPU_ZERO(&one);
+	CPU_SET((size_t)sched_getcpu(), &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	start("spin", NULL, 0);
+	pid = w->tgid;
+	for (int round = 0; round < 8; round++) {
+		w->learn = true;
+		assert_true(watch_until(t.p, w, 1, &w->complete, 3));
+		exec_id = w->last.exec_id;
+		mapset = w->last.mapset;
+		child_end(&t.child);
+		watch_drain(t.p, w, 1);
+		*w = (struct watch){.tgid = pid};
+		t.child = (struct child){.pid = fork_as((int)pid, true), .out = -1};
+		assert_int_equal(t.child.pid, pid);
+		assert_true(watch_until(t.p, w, 1, &w->records, 3));
+		assert_int_equal(w->unknown, w->records);
+		assert_int_not_equal(w->last.mapset, mapset);
+		while (w->last.exec_id != exec_id)
+			watch_drain(t.p, w, 1);
+		watch_reset(w);
+	}
+	assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
 static void mapset_that_is_forgotten_is_not_walked_by(void **state)
@@ -343,6 +386,7 @@ int main(int argc, char **argv)
 	    TEST(killed_process_leaves_no_entry),
 	    TEST(entry_of_another_program_is_void),
 	    TEST(entry_that_was_left_behind_is_not_used_for_its_pids_next_owner),
+	    TEST(next_owner_of_a_pid_does_not_use_the_last_ones_mappings),
 	    TEST(mapset_that_is_forgotten_is_not_walked_by),
 	};
 	int r = argc > 1 ? child_main(argc, argv) : cmocka_run_group_tests(tests, NULL, NULL);
