@@ -57,7 +57,8 @@ static __attribute__((noinline)) int learn_process(struct kiln_known_process *k,
 	p = find_process(tgid, exec_id, stat, &fresh);
 	k->fresh = (uint32_t)fresh;
 	k->start_time = kernel_read(kernel_read(current_task(), group_leader), start_boottime);
-	if (!p || (p->flags & (KILN_PROCESS_PENDING | KILN_PROCESS_IGNORE)) == KILN_PROCESS_PENDING)
+	/* Pending, and user space has not said that it is ignored or unresolved. */
+	if (!p || p->flags == KILN_PROCESS_PENDING)
 		return 0;
 	k->entry = *p;
 	k->epoch = epoch;
