@@ -414,7 +414,8 @@ struct {
 
 /*
  * Returns the slot of TASK if it has waited since before switches were watched, or for
- * KILN_SLEEP_SHOWN and its stack was not walked; else NULL. A wait since before counts from NOW on.
+ * KILN_SLEEP_SHOWN and its stack was not walked; else NULL. When a wait began before switches were
+ * watched, its time is counted from NOW on.
  */
 static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_struct *task,
 								  uint64_t now)

@@ -403,8 +403,8 @@ struct kiln_knobs {
 				 * one. Set before loading. */
 	uint32_t pad2;
 	uint64_t pad3[2]; /* to the end of the cache line */
-	/* By tgid modulo KILN_KNOWN_PROCESSES: a new value, after a change of such a process's
-	 * entry in `processes`, makes the copies that CPUs have of it void. */
+	/* At tgid modulo KILN_KNOWN_PROCESSES. Incremented after each change of an entry of
+	 * `processes` with such a tgid; the CPUs' copies of these entries are void then. */
 	uint32_t processes_epoch[KILN_KNOWN_PROCESSES];
 };
 KILN_ASSERT_SIZE(kiln_knobs, 128);
@@ -726,8 +726,8 @@ struct kiln_probe_hit {
 };
 KILN_ASSERT_SIZE(kiln_probe_hit, 24);
 
-/* A CPU's copy of an entry of `processes`: a lookup there is the larger part of the cost of a hit's
- * beginning. */
+/* A CPU's copy of an entry of `processes`. It saves looking the process up in that hash map for
+ * each sample, which takes a microsecond when the map is not in the CPU's caches. */
 struct kiln_known_process {
 	uint32_t tgid;	     /* 0: none */
 	uint32_t epoch;	     /* that of processes_epoch before the entry was read */

@@ -15,11 +15,11 @@
  *
  * Entries are numbered as they come and never change, so that a client which has the first N of a
  * table lacks exactly the rest. Every table has a cap. When a table is nearly full, aggregate_age()
- * removes the entries that no window of the history uses. If that is not enough, it removes the
- * oldest windows first. The remaining entries get new numbers (BORN counts how often that was
- * done). Removed counts, and samples for which there is no room, are added to the frame "[other]"
- * of their process and container, or to a common one when there is no room for that: totals stay
- * true. Loop's thread.
+ * removes the entries that are used by no window of the history. If that does not make enough room,
+ * it also removes windows, the oldest first. The remaining entries get new numbers (BORN counts how
+ * often that was done). Removed counts, and samples for which there is no room, are added to the
+ * frame "[other]" of their process and container, or to a common one when there is no room for
+ * that: totals stay true. Loop's thread.
  */
 /* clang-format on */
 #pragma once

@@ -322,8 +322,9 @@ static void entry_that_was_left_behind_is_not_used_for_its_pids_next_owner(void 
 }
 
 /*
- * The number of execs of all of them is the same, so the copy that the CPU has of one's entry looks
- * like the next one's. A sample between a fork and its exec replaces the copy, hence the rounds.
+ * Processes with the same pid and the same exec id, one after the other: the CPU's copy of the
+ * entry of the first (struct kiln_known_process) must not be used for the second. The test does not
+ * see a stale copy if a sample between fork and exec replaces it, so it is done several times.
  */
 static void next_owner_of_a_pid_does_not_use_the_last_ones_mappings(void **state)
 {

@@ -21,13 +21,12 @@ enum {
 	INSN_BYTES = 16,
 	WAYS_MAX = 16,	 /* paths from a leaf that are followed */
 	WAY_BYTES = 512, /* bytes of a path that are followed */
-	/* Bytes that are read together: of descriptions, of the methods of scopes, of scopes before
-	 * the one that is looked for, and of code around a leaf's pc. */
-	DESC_BYTES = 6144,
-	METADATA_BYTES = 256,
-	SCOPE_BYTES = 512,
-	LEAF_BEFORE = 256,
-	LEAF_BEHIND = 512,
+	/* Sizes of what is read ahead, in bytes. */
+	DESC_BYTES = 6144,    /* the PcDescs, if they are no more than that */
+	METADATA_BYTES = 256, /* the beginning of the table of methods */
+	SCOPE_BYTES = 512,    /* before a scope: the scopes that it was inlined into */
+	LEAF_BEFORE = 256,    /* code before a leaf's pc */
+	LEAF_BEHIND = 512,    /* code from a leaf's pc on */
 };
 
 struct code {
@@ -111,8 +110,8 @@ static int desc_at(const struct code *c, uint64_t i, int32_t field, int32_t *ret
 	return hotspot_read(c->memory, c->descs + i * size, field, ret, sizeof(*ret));
 }
 
-/* Reads together descriptions [LOW, HIGH), one more on each side, and the methods of scopes. False:
- * there are too many. */
+/* Reads ahead descriptions [LOW, HIGH), one more on each side, and the table of methods. False: the
+ * descriptions are too many. */
 static bool read_descs(const struct code *c, uint64_t low, uint64_t high)
 {
 	uint64_t size = (uint64_t)c->p->layout.pcdesc_size, n = (c->descs_end - c->descs) / size;
@@ -188,8 +187,8 @@ static int outer_method(const struct code *c, uint64_t *ret)
 		   : 0;
 }
 
-/* The scope of description I, and the bytes before it: the scopes that it was inlined into may be
- * there. */
+/* Returns the memory of the scope of description I, and SCOPE_BYTES before it: most of the scopes
+ * that it was inlined into are there. */
 static struct target_span scopes_span(const struct code *c, uint64_t i)
 {
 	int32_t offset, before;
@@ -358,7 +357,7 @@ static uint64_t desc_pc(const struct code *c, uint64_t i)
 	return c->begin + (uint64_t)offset;
 }
 
-/* Reads together what leaf_places() looks at. */
+/* Reads ahead what leaf_places() will read. */
 static void read_leaf(const struct code *c, uint64_t pc, uint64_t next)
 {
 	struct target_span spans[] = {scopes_span(c, next),

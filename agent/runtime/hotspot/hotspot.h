@@ -299,8 +299,8 @@ int hotspot_method_symbol(const struct hotspot_process *p, const struct target_m
 /* Makes F, at BCI, RET's next symbol; it has the strings of F. */
 void hotspot_put_symbol(const struct hotspot_process *p, const struct runtime_function *f,
 			int32_t bci, struct symbol_result *ret);
-/* What `own` of a method's struct runtime_function has: the addresses that its cookie is read from.
- */
+/* The members of a method's runtime_function.own: addresses of the structures from which its cookie
+ * is computed. */
 enum hotspot_own {
 	HOTSPOT_OWN_CONST,  /* ConstMethod */
 	HOTSPOT_OWN_POOL,   /* ConstantPool */
@@ -308,12 +308,12 @@ enum hotspot_own {
 	HOTSPOT_OWN_NAME,   /* Symbol: the class's name */
 	HOTSPOT_OWN_N
 };
-/* Reads METHOD's addresses, and its cookie as the walker computes it. */
+/* Finds the structures that METHOD leads to, and computes METHOD's cookie as the walker does. */
 int hotspot_method_cookie(const struct hotspot_process *p, const struct target_memory *memory,
 			  uint64_t method, uint64_t ret_own[HOTSPOT_OWN_N],
 			  uint32_t *ret_cookie) _must_check_;
-/* Reads together what hotspot_method_symbol() needs for the N PLACES with CODE, as far as their
- * methods were seen before. */
+/* Reads ahead, by one system call, the memory that hotspot_method_symbol() will read for the N
+ * PLACES with CODE. Only the addresses of methods that were named before are known in advance. */
 void hotspot_methods_ahead(const struct hotspot_process *p, const struct target_memory *memory,
 			   const struct hotspot_place *places, int n, uint64_t code);
 

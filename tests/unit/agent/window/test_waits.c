@@ -187,7 +187,8 @@ static void a_threads_sum_becomes_what_is_due(void **state)
 	assert_int_equal(calibrate(1000, -100), 500);
 }
 
-/* It has no next window, in which the rest could be made up for. */
+/* For a thread that goes on, the time that is not reported in one window is reported in the next;
+ * a thread that has ended has no next window. */
 static void the_sum_of_a_thread_that_has_ended_is_exact(void **state)
 {
 	has_ended = true;
