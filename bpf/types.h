@@ -403,8 +403,8 @@ struct kiln_knobs {
 				 * one. Set before loading. */
 	uint32_t pad2;
 	uint64_t pad3[2]; /* to the end of the cache line */
-	/* At tgid modulo KILN_KNOWN_PROCESSES. Incremented after each change of an entry of
-	 * `processes` with such a tgid; the CPUs' copies of these entries are void then. */
+	/* By tgid modulo KILN_KNOWN_PROCESSES. Incremented after an entry of `processes` with that
+	 * remainder has changed: each CPU's copies of these entries are out of date then. */
 	uint32_t processes_epoch[KILN_KNOWN_PROCESSES];
 };
 KILN_ASSERT_SIZE(kiln_knobs, 128);

@@ -322,9 +322,9 @@ static void entry_that_was_left_behind_is_not_used_for_its_pids_next_owner(void 
 }
 
 /*
- * Processes with the same pid and the same exec id, one after the other: the CPU's copy of the
- * entry of the first (struct kiln_known_process) must not be used for the second. The test does not
- * see a stale copy if a sample between fork and exec replaces it, so it is done several times.
+ * Two processes have the same pid and exec id, one after the other. The CPU's copy of the first
+ * one's entry (struct kiln_known_process) must not be used for the second. A sample between fork
+ * and exec would replace a stale copy before the test sees it, so the test tries several times.
  */
 static void next_owner_of_a_pid_does_not_use_the_last_ones_mappings(void **state)
 {

@@ -308,12 +308,14 @@ enum hotspot_own {
 	HOTSPOT_OWN_NAME,   /* Symbol: the class's name */
 	HOTSPOT_OWN_N
 };
-/* Finds the structures that METHOD leads to, and computes METHOD's cookie as the walker does. */
+/* Reads the addresses of the structures that METHOD points to, and computes METHOD's cookie as the
+ * walker does. */
 int hotspot_method_cookie(const struct hotspot_process *p, const struct target_memory *memory,
 			  uint64_t method, uint64_t ret_own[HOTSPOT_OWN_N],
 			  uint32_t *ret_cookie) _must_check_;
 /* Reads ahead, by one system call, the memory that hotspot_method_symbol() will read for the N
- * PLACES with CODE. Only the addresses of methods that were named before are known in advance. */
+ * PLACES with CODE. For a method that was not named before, only its ConstMethod's address can be
+ * read ahead: the other addresses are not known yet. */
 void hotspot_methods_ahead(const struct hotspot_process *p, const struct target_memory *memory,
 			   const struct hotspot_place *places, int n, uint64_t code);
 
