@@ -379,13 +379,14 @@ static int leaf_places(const struct code *c, uint64_t pc, uint64_t next, struct 
 		      (runs_on && !(from && is_straight(c, from, pc, BEFORE_BYTES, false)))))
 		return n;
 	m = next ? desc_places(c, next - 1, others, HOTSPOT_PLACES) : 0;
-	if (n > 0 && m > 0 && (n > 1 || m > 1) && returns(c, pc)) {
-		ret[0] = ret[n - 1];
-		others[0] = others[m - 1];
-		n = m = 1;
+	if (n > 0) {
+		n = common_places(ret, n, others, m);
+		if (n > 1 && returns(c, pc)) {
+			ret[0] = ret[n - 1];
+			n = 1;
+		}
+		return n;
 	}
-	if (n > 0)
-		return common_places(ret, n, others, m);
 	if (m > 0)
 		ret[0] = others[m - 1];
 	return m > 0;
