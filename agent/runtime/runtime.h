@@ -71,6 +71,10 @@ struct target_memory {
 	/* See target_read_together() and target_renew(). NULL: nothing is read ahead. */
 	void (*together)(void *arg, const struct target_span *spans, size_t n);
 	void (*renew)(void *arg);
+	/* See target_keep_begin(); CODE 0: its end. All three, or none. */
+	void (*keep)(void *arg, uint32_t space, uint64_t code);
+	bool (*has_read)(void *arg);
+	void (*forget)(void *arg, uint32_t space, uint64_t code);
 	/* For target_find_function(). NULL: no functions are kept. */
 	struct runtime_functions *functions;
 	uint32_t space;
@@ -106,15 +110,53 @@ static inline void target_renew(const struct target_memory *m)
 }
 
 /*
+ * For symbolize(), around reads of what does not change while the process has the compiled code
+ * CODE, a number, not 0, that it has for no other code. What is read from here to target_keep_end()
+ * is kept for later calls with CODE, and what those before have kept is not read again. The caller
+ * has seen that the process has CODE, and looks again behind these reads, if target_has_read().
+ */
+static inline void target_keep_begin(const struct target_memory *m, uint64_t code)
+{
+	if (m->keep)
+		m->keep(m->arg, m->space, code);
+}
+
+static inline void target_keep_end(const struct target_memory *m)
+{
+	if (m->keep)
+		m->keep(m->arg, 0, 0);
+}
+
+/* Was the process's memory read since target_keep_begin()? */
+static inline bool target_has_read(const struct target_memory *m)
+{
+	return !m->has_read || m->has_read(m->arg);
+}
+
+/* Drops what was kept for CODE: the process did not have it any more. */
+static inline void target_forget(const struct target_memory *m, uint64_t code)
+{
+	if (m->forget)
+		m->forget(m->arg, m->space, code);
+}
+
+/* As target_find_function(), for a COOKIE that the function may not have any more. */
+static inline bool target_guess_function(const struct target_memory *m, uint64_t address,
+					 uint64_t cookie, struct runtime_function *ret)
+{
+	const struct runtime_function_key key = {address, cookie, m->space, 0};
+
+	return m->functions && runtime_functions_find(m->functions, &key, ret);
+}
+
+/*
  * In symbolize(): finds the function at ADDRESS with the cookie COOKIE, if it was kept when another
  * frame of it was named. RET's pointers hold until target_keep_function().
  */
 static inline bool target_find_function(const struct target_memory *m, uint64_t address,
 					uint64_t cookie, struct runtime_function *ret)
 {
-	const struct runtime_function_key key = {address, cookie, m->space, 0};
-
-	if (!m->functions || !runtime_functions_find(m->functions, &key, ret))
+	if (!target_guess_function(m, address, cookie, ret))
 		return false;
 	*m->found = true;
 	return true;

@@ -60,41 +60,84 @@ struct target_memory target_memory_of(struct target *t)
 
 /* ---- reading ahead --------------------------------------------------------------------------- */
 
-/* The piece that begins at BASE; NULL: it was not read. */
-static const uint8_t *find_piece(const struct target_pieces *p, uint64_t base)
+static bool is_good(const struct target *t, const struct target_piece *p)
 {
-	for (uint32_t i = 0; i < TARGET_PIECES; i++)
-		if (p->at[i] == (base | 1))
-			return p->bytes[i];
+	return p->space ? p->space == t->space && p->code == t->code
+			: p->code == t->pieces->n_renewed;
+}
+
+static size_t set_of(uint64_t base)
+{
+	return hash_words(&base, 1, 0) % TARGET_SETS;
+}
+
+/* The piece that begins at BASE; NULL: it was not read. */
+static const uint8_t *find_piece(const struct target *t, uint64_t base)
+{
+	size_t first = set_of(base) * TARGET_WAYS;
+
+	for (size_t i = first; i < first + TARGET_WAYS; i++) {
+		const struct target_piece *p = &t->pieces->pieces[i];
+
+		if (p->address == base && is_good(t, p))
+			return t->pieces->bytes[i];
+	}
 	return NULL;
 }
 
-/* The place of the next piece that is read; the one there is forgotten. */
-static uint32_t next_place(struct target_pieces *p)
+/*
+ * Finds a place for the piece that begins at BASE: of a piece that is not good any more, or the
+ * oldest one, which is forgotten. -1: the same system call reads into all of them.
+ */
+static int new_place(struct target *t, uint64_t base)
 {
-	uint32_t i = p->next;
+	size_t set = set_of(base), found = TARGET_PIECES;
+	struct target_pieces *p = t->pieces;
 
-	p->at[i] = 0;
-	p->next = (i + 1) % TARGET_PIECES;
-	return i;
+	for (size_t i = 0; i < TARGET_WAYS; i++) {
+		size_t at = set * TARGET_WAYS + (p->oldest[set] + i) % TARGET_WAYS;
+		const struct target_piece *piece = &p->pieces[at];
+		bool is_over = !piece->space && piece->code != p->n_renewed;
+
+		if (piece->batch == p->batch || (found < TARGET_PIECES && !is_over))
+			continue;
+		found = at;
+		if (is_over)
+			break;
+	}
+	if (found == TARGET_PIECES)
+		return -1;
+	p->oldest[set] = (uint8_t)((found + 1) % TARGET_WAYS);
+	p->pieces[found] = (struct target_piece){.batch = p->batch};
+	return (int)found;
+}
+
+/* The piece that begins at BASE was read into place AT. */
+static void keep_piece(struct target *t, size_t at, uint64_t base)
+{
+	struct target_piece *p = &t->pieces->pieces[at];
+
+	p->address = base;
+	p->space = t->space;
+	p->code = t->space ? t->code : t->pieces->n_renewed;
 }
 
 /* The piece that begins at BASE; NULL: not all of it can be read. */
 static const uint8_t *get_piece(struct target *t, uint64_t base)
 {
-	struct target_pieces *p = t->pieces;
-	const uint8_t *piece = find_piece(p, base);
-	uint32_t i;
+	const uint8_t *piece = find_piece(t, base);
+	uint8_t *bytes;
+	int at;
 
 	if (piece)
 		return piece;
-	i = next_place(p);
-	if (read_target(t, base, p->bytes[i], TARGET_PIECE) < 0) {
-		p->next = i;
+	t->pieces->batch++;
+	at = new_place(t, base);
+	bytes = at < 0 ? NULL : t->pieces->bytes[at];
+	if (!bytes || read_target(t, base, bytes, TARGET_PIECE) < 0)
 		return NULL;
-	}
-	p->at[i] = base | 1;
-	return p->bytes[i];
+	keep_piece(t, (size_t)at, base);
+	return bytes;
 }
 
 static int read_ahead(void *arg, uint64_t address, void *dst, size_t len)
@@ -117,8 +160,8 @@ static int read_ahead(void *arg, uint64_t address, void *dst, size_t len)
 
 /* Pieces that are read by one system call. */
 struct piece_batch {
-	struct iovec local[TARGET_PIECES], remote[TARGET_PIECES];
-	uint32_t place[TARGET_PIECES];
+	struct iovec local[TARGET_BATCH], remote[TARGET_BATCH];
+	size_t place[TARGET_BATCH];
 	size_t n;
 };
 
@@ -132,12 +175,15 @@ static bool is_in_batch(const struct piece_batch *b, uint64_t base)
 
 static void add_to_batch(struct piece_batch *b, struct target *t, uint64_t base)
 {
-	struct target_pieces *p = t->pieces;
+	int at;
 
-	if (find_piece(p, base) || is_in_batch(b, base) || !may_read(t, base, TARGET_PIECE))
+	if (find_piece(t, base) || is_in_batch(b, base) || !may_read(t, base, TARGET_PIECE))
 		return;
-	b->place[b->n] = next_place(p);
-	b->local[b->n] = (struct iovec){p->bytes[b->place[b->n]], TARGET_PIECE};
+	at = new_place(t, base);
+	if (at < 0)
+		return;
+	b->place[b->n] = (size_t)at;
+	b->local[b->n] = (struct iovec){t->pieces->bytes[at], TARGET_PIECE};
 	b->remote[b->n] = (struct iovec){(void *)(uintptr_t)base, TARGET_PIECE};
 	b->n++;
 }
@@ -158,7 +204,7 @@ static void read_batch(const struct piece_batch *b, struct target *t)
 		got += TARGET_PIECE;
 	}
 	for (size_t i = 0; i < b->n && got >= (ssize_t)(i + 1) * TARGET_PIECE; i++)
-		t->pieces->at[b->place[i]] = (uintptr_t)b->remote[i].iov_base | 1;
+		keep_piece(t, b->place[i], (uintptr_t)b->remote[i].iov_base);
 }
 
 static void read_together(void *arg, const struct target_span *spans, size_t n)
@@ -167,31 +213,66 @@ static void read_together(void *arg, const struct target_span *spans, size_t n)
 	struct piece_batch b;
 
 	b.n = 0;
+	t->pieces->batch++;
 	for (size_t i = 0; i < n; i++) {
 		uint64_t base = spans[i].address - spans[i].address % TARGET_PIECE,
-			 end = spans[i].address + MIN(spans[i].size, sizeof(t->pieces->bytes));
+			 end = spans[i].address +
+			       MIN(spans[i].size, (size_t)TARGET_BATCH * TARGET_PIECE);
 
-		for (; base < end && b.n < TARGET_PIECES; base += TARGET_PIECE)
+		for (; base < end && b.n < TARGET_BATCH; base += TARGET_PIECE)
 			add_to_batch(&b, t, base);
 	}
 	if (b.n)
 		read_batch(&b, t);
 }
 
-static void forget_pieces(void *arg)
+static void renew(void *arg)
 {
 	struct target *t = arg;
 
-	memset(t->pieces->at, 0, sizeof(t->pieces->at));
+	t->pieces->n_renewed++;
+}
+
+static void keep(void *arg, uint32_t space, uint64_t code)
+{
+	struct target *t = arg;
+
+	t->space = space;
+	t->code = code;
+	if (code)
+		t->reads_before = t->n_reads;
+}
+
+static bool has_read(void *arg)
+{
+	const struct target *t = arg;
+
+	return t->n_reads != t->reads_before;
+}
+
+static void forget(void *arg, uint32_t space, uint64_t code)
+{
+	struct target *t = arg;
+
+	for (size_t i = 0; i < TARGET_PIECES; i++) {
+		struct target_piece *p = &t->pieces->pieces[i];
+
+		if (p->space == space && p->code == code)
+			*p = (struct target_piece){};
+	}
 }
 
 struct target_memory target_memory_ahead(struct target *t, struct target_pieces *pieces)
 {
 	t->pieces = pieces;
-	forget_pieces(t);
-	pieces->next = 0;
-	return (struct target_memory){
-	    .read = read_ahead, .together = read_together, .renew = forget_pieces, .arg = t};
+	renew(t);
+	return (struct target_memory){.read = read_ahead,
+				      .together = read_together,
+				      .renew = renew,
+				      .keep = keep,
+				      .has_read = has_read,
+				      .forget = forget,
+				      .arg = t};
 }
 
 static const struct image *find_image(void *arg, const char *prefix, uint64_t *ret_bias)

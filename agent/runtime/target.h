@@ -20,17 +20,32 @@ enum {
 	/* Bytes that are read at once and kept: a name takes many small reads that lie side by
 	 * side. Pieces are aligned, so that none is part of two pages. */
 	TARGET_PIECE = 512,
-	TARGET_PIECES = 32,
-	TARGET_READ_MAX = 2 * TARGET_PIECE, /* longer reads are not kept */
+	TARGET_SETS = 256,
+	TARGET_WAYS = 4, /* places of a set */
+	TARGET_PIECES = TARGET_SETS * TARGET_WAYS,
+	TARGET_BATCH = 32,		    /* pieces that are read by one system call */
+	TARGET_READ_MAX = 3 * TARGET_PIECE, /* longer reads are not kept */
 	/* Limits of one call: a process may make its structures as long as it likes. */
 	TARGET_READS_MAX = 1 << 18,
 	TARGET_BYTES_MAX = 64 << 20,
 };
 
-/* What was read ahead. */
+/*
+ * A piece of a process's memory. It is good until target_renew() (SPACE is 0, CODE counts these
+ * calls), or for as long as the process with the name space SPACE has the compiled code CODE.
+ */
+struct target_piece {
+	uint64_t address, code;
+	uint32_t space;
+	uint32_t batch; /* the last system call that read into this place */
+};
+
+/* The pieces that were read. The address of a piece tells its set. */
 struct target_pieces {
-	uint64_t at[TARGET_PIECES]; /* addresses with the lowest bit set, 0: none */
-	uint32_t next;		    /* the oldest one */
+	struct target_piece pieces[TARGET_PIECES];
+	uint8_t oldest[TARGET_SETS]; /* the place of the set that is used next */
+	uint64_t n_renewed;	     /* at least 1 */
+	uint32_t batch;		     /* system calls */
 	uint8_t bytes[TARGET_PIECES][TARGET_PIECE];
 };
 
@@ -41,6 +56,10 @@ struct target {
 	uint32_t n_reads; /* pieces of the process's memory that were read so far */
 	uint64_t n_bytes; /* bytes of these */
 	struct target_pieces *pieces;
+	/* Between target_keep_begin() and target_keep_end(); otherwise 0. */
+	uint64_t code;
+	uint32_t space;
+	uint32_t reads_before; /* n_reads at target_keep_begin() */
 };
 
 struct target_memory target_memory_of(struct target *t);

@@ -58,18 +58,26 @@ static int compiled_symbol(const struct hotspot_process *p, const struct target_
 	uint32_t id = KILN_HOTSPOT_COMPILE_ID(words[1]);
 	/* Its id and its address: code that was compiled ahead of time may have no id. */
 	uint64_t code = blob ^ (uint64_t)id << 32;
+	bool keeps = id != 0;
 	int n, r;
 
 	if (KILN_HOTSPOT_DISTANCE(words[1]) == KILN_HOTSPOT_DISTANCE_MAX ||
 	    !is_alive(p, memory, blob, id))
 		return -EFAULT;
+	if (keeps)
+		target_keep_begin(memory, code);
 	n = hotspot_code_places(p, memory, blob, pc, places, HOTSPOT_PLACES);
-	if (n < 0)
-		return n;
-	hotspot_methods_ahead(p, memory, places, n, code);
-	r = put_places(p, memory, places, n, code, text, ret);
+	target_keep_end(memory);
+	if (n > 0)
+		hotspot_methods_ahead(p, memory, places, n, code);
+	r = n < 0 ? n : put_places(p, memory, places, n, code, text, ret);
+	if (keeps && !target_has_read(memory))
+		return r;
 	target_renew(memory);
-	return is_alive(p, memory, blob, id) ? r : -EFAULT;
+	if (is_alive(p, memory, blob, id))
+		return r;
+	target_forget(memory, code);
+	return -EFAULT;
 }
 
 /* Returns the index of the bytecode at ADDRESS in the ConstMethod CODE; -1: it is not in there. */
@@ -95,11 +103,13 @@ static int interpreted_symbol(const struct hotspot_process *p, const struct targ
 		hotspot_put_symbol(p, &f, bci_of(p, f.own[HOTSPOT_OWN_CONST], bytecode), ret);
 		return 0;
 	}
+	hotspot_methods_ahead(p, memory, &place, 1, 0);
 	if (hotspot_method_cookie(p, memory, place.method, own, &cookie) < 0 || cookie != seen)
 		return -EFAULT;
 	place.bci = bci_of(p, own[HOTSPOT_OWN_CONST], bytecode);
 	r = put_places(p, memory, &place, 1, 0, text, ret);
 	target_renew(memory);
+	hotspot_cookie_ahead(p, memory, place.method, own);
 	if (hotspot_method_cookie(p, memory, place.method, own, &cookie) < 0 || cookie != seen)
 		return -EFAULT;
 	return r;

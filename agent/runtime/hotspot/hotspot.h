@@ -287,6 +287,25 @@ static inline int hotspot_read(const struct target_memory *m, uint64_t address, 
 	return target_read(m, address + (uint64_t)offset, dst, len) < 0 ? -EFAULT : 0;
 }
 
+/* Reads 8 bytes. */
+static inline int hotspot_read_word(const struct target_memory *m, uint64_t address, int64_t offset,
+				    uint64_t *ret)
+{
+	return hotspot_read(m, address, offset, ret, sizeof(*ret));
+}
+
+/* Reads 2 bytes. */
+static inline int hotspot_read_half(const struct target_memory *m, uint64_t address, int64_t offset,
+				    uint32_t *ret)
+{
+	uint16_t v;
+
+	if (hotspot_read(m, address, offset, &v, sizeof(v)) < 0)
+		return -EFAULT;
+	*ret = v;
+	return 0;
+}
+
 /*
  * Puts the name, file and line of PLACE into RET's next symbol. CODE is a number that stands for
  * the compiled code with PLACE, and for no other code of the process; the caller has checked before
@@ -313,11 +332,14 @@ enum hotspot_own {
 int hotspot_method_cookie(const struct hotspot_process *p, const struct target_memory *memory,
 			  uint64_t method, uint64_t ret_own[HOTSPOT_OWN_N],
 			  uint32_t *ret_cookie) _must_check_;
-/* Reads ahead, by one system call, the memory that hotspot_method_symbol() will read for the N
- * PLACES with CODE. For a method that was not named before, only its ConstMethod's address can be
- * read ahead: the other addresses are not known yet. */
+/* Reads ahead what hotspot_method_symbol() will read for the N PLACES with CODE: by one system call
+ * if the methods were named before, otherwise by a few. */
 void hotspot_methods_ahead(const struct hotspot_process *p, const struct target_memory *memory,
 			   const struct hotspot_place *places, int n, uint64_t code);
+/* Reads ahead, by one system call, what hotspot_method_cookie() will read if METHOD still points to
+ * OWN. */
+void hotspot_cookie_ahead(const struct hotspot_process *p, const struct target_memory *memory,
+			  uint64_t method, const uint64_t own[HOTSPOT_OWN_N]);
 
 /*
  * Finds the places of PC in the nmethod at BLOB, innermost first: several where calls were inlined.

@@ -10,28 +10,13 @@
 
 enum { SYMBOL_BYTES_MAX = 1024 };
 
-static int word(const struct target_memory *m, uint64_t address, int32_t field, uint64_t *ret)
-{
-	return hotspot_read(m, address, field, ret, sizeof(*ret));
-}
-
-static int half(const struct target_memory *m, uint64_t address, int32_t field, uint32_t *ret)
-{
-	uint16_t v;
-
-	if (hotspot_read(m, address, field, &v, sizeof(v)) < 0)
-		return -EFAULT;
-	*ret = v;
-	return 0;
-}
-
 /* Reads the characters of the Symbol at ADDRESS. *RET: how many. */
 static int read_symbol(const struct hotspot_layout *l, const struct target_memory *m,
 		       uint64_t address, uint8_t bytes[SYMBOL_BYTES_MAX], size_t *ret)
 {
 	uint32_t length;
 
-	if (half(m, address, l->symbol_length, &length) < 0)
+	if (hotspot_read_half(m, address, l->symbol_length, &length) < 0)
 		return -EFAULT;
 	*ret = MIN(length, (uint32_t)SYMBOL_BYTES_MAX);
 	return hotspot_read(m, address, l->symbol_body, bytes, *ret);
@@ -44,7 +29,7 @@ static int pool_symbol(const struct hotspot_layout *l, const struct target_memor
 	uint64_t symbol;
 
 	/* In some versions the lowest bit marks an entry that is not resolved. */
-	if (word(m, pool + (uint64_t)index * 8, l->pool_size, &symbol) < 0)
+	if (hotspot_read_word(m, pool + (uint64_t)index * 8, l->pool_size, &symbol) < 0)
 		return -EFAULT;
 	return read_symbol(l, m, symbol & ~1ULL, bytes, ret);
 }
@@ -58,46 +43,15 @@ int hotspot_method_cookie(const struct hotspot_process *p, const struct target_m
 	uint32_t name;
 	uint16_t hash;
 
-	if (word(memory, method, k->method_const, code) < 0 ||
-	    word(memory, *code, k->const_pool, pool) < 0 ||
-	    half(memory, *code, k->const_name, &name) < 0 ||
-	    word(memory, *pool, k->pool_holder, holder) < 0 ||
-	    word(memory, *holder, k->klass_name, symbol) < 0 ||
+	if (hotspot_read_word(memory, method, k->method_const, code) < 0 ||
+	    hotspot_read_word(memory, *code, k->const_pool, pool) < 0 ||
+	    hotspot_read_half(memory, *code, k->const_name, &name) < 0 ||
+	    hotspot_read_word(memory, *pool, k->pool_holder, holder) < 0 ||
+	    hotspot_read_word(memory, *holder, k->klass_name, symbol) < 0 ||
 	    hotspot_read(memory, *symbol, k->symbol_hash, &hash, sizeof(hash)) < 0)
 		return -EFAULT;
 	*ret_cookie = kiln_hotspot_cookie(*code, *symbol, hash, name);
 	return 0;
-}
-
-static struct target_span field(uint64_t address, int32_t offset)
-{
-	return (struct target_span){address + (uint64_t)offset, sizeof(uint64_t)};
-}
-
-void hotspot_methods_ahead(const struct hotspot_process *p, const struct target_memory *memory,
-			   const struct hotspot_place *places, int n, uint64_t code)
-{
-	const struct kiln_hotspot *k = &p->kernel;
-	struct target_span spans[HOTSPOT_PLACES * (HOTSPOT_OWN_N + 2)];
-	struct runtime_function f;
-	size_t at = 0;
-
-	for (int i = 0; i < n; i++) {
-		uint64_t cookie, method = places[i].method;
-
-		if (target_find_cookie(memory, method, code, &cookie))
-			continue;
-		spans[at++] = field(method, k->method_const);
-		if (!target_find_cookie(memory, method, 0, &cookie) ||
-		    !target_find_function(memory, method, cookie, &f))
-			continue;
-		spans[at++] = field(f.own[HOTSPOT_OWN_CONST], k->const_pool);
-		spans[at++] = field(f.own[HOTSPOT_OWN_CONST], k->const_name);
-		spans[at++] = field(f.own[HOTSPOT_OWN_POOL], k->pool_holder);
-		spans[at++] = field(f.own[HOTSPOT_OWN_HOLDER], k->klass_name);
-		spans[at++] = field(f.own[HOTSPOT_OWN_NAME], k->symbol_hash);
-	}
-	target_read_together(memory, spans, at);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------
@@ -112,7 +66,7 @@ static int read_name(const struct hotspot_layout *l, const struct target_memory 
 	uint32_t index;
 	size_t n;
 
-	if (half(m, own[HOTSPOT_OWN_CONST], l->const_name, &index) < 0 ||
+	if (hotspot_read_half(m, own[HOTSPOT_OWN_CONST], l->const_name, &index) < 0 ||
 	    read_symbol(l, m, own[HOTSPOT_OWN_NAME], bytes, &n) < 0)
 		return -EFAULT;
 	hotspot_text_put_name(text, bytes, hotspot_class_shown(bytes, n), true);
@@ -133,8 +87,9 @@ static int read_file(const struct hotspot_layout *l, const struct target_memory 
 	size_t n;
 
 	if (l->pool_file >= 0
-		? half(m, own[HOTSPOT_OWN_POOL], l->pool_file, &index) < 0
-		: l->klass_file < 0 || half(m, own[HOTSPOT_OWN_HOLDER], l->klass_file, &index) < 0)
+		? hotspot_read_half(m, own[HOTSPOT_OWN_POOL], l->pool_file, &index) < 0
+		: l->klass_file < 0 ||
+		      hotspot_read_half(m, own[HOTSPOT_OWN_HOLDER], l->klass_file, &index) < 0)
 		return -EFAULT;
 	*ret = "";
 	if (!index)

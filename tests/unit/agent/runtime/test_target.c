@@ -22,6 +22,11 @@ struct fake {
 	struct target_memory memory;
 };
 
+static uint8_t byte_at(const struct fake *f, size_t i)
+{
+	return i < sizeof(f->bytes) ? f->bytes[i] : (uint8_t)(i * 7 + i / 256);
+}
+
 static int read_fake(void *arg, uint32_t tgid, uint64_t address, void *dst, size_t len)
 {
 	struct fake *f = arg;
@@ -31,7 +36,8 @@ static int read_fake(void *arg, uint32_t tgid, uint64_t address, void *dst, size
 	f->longest = MAX(f->longest, len);
 	if (address < BASE || address - BASE + len > f->last)
 		return -EFAULT;
-	memcpy(dst, f->bytes + (address - BASE), len);
+	for (size_t i = 0; i < len; i++)
+		((uint8_t *)dst)[i] = byte_at(f, address - BASE + i);
 	return 0;
 }
 
@@ -125,6 +131,75 @@ static void renewed_memory_is_read_again(void **state)
 	expect(f, 100, 8, 1);
 }
 
+/* The reads of compiled code CODE. */
+static void expect_kept(struct fake *f, uint64_t code, size_t at, unsigned int calls)
+{
+	target_keep_begin(&f->memory, code);
+	expect(f, at, 8, calls);
+	assert_int_equal(target_has_read(&f->memory), calls > 0);
+	target_keep_end(&f->memory);
+	assert_int_equal(target_has_read(&f->memory), calls > 0);
+	target_renew(&f->memory);
+}
+
+static void what_code_keeps_is_read_once(void **state)
+{
+	struct fake *f = *state;
+
+	f->memory.space = 3;
+	expect_kept(f, 5, 100, 1);
+	expect_kept(f, 5, 100, 0);
+	/* Not for other code, another process, or any other read. */
+	expect_kept(f, 6, 100, 1);
+	f->memory.space = 4;
+	expect_kept(f, 5, 100, 1);
+	f->memory.space = 3;
+	expect(f, 100, 8, 1);
+	target_renew(&f->memory);
+	expect_kept(f, 5, 100, 0);
+	expect_kept(f, 6, 100, 0);
+	target_forget(&f->memory, 5);
+	expect_kept(f, 5, 100, 1);
+	expect_kept(f, 6, 100, 0);
+}
+
+/* What is read before, as the object that tells whether there is still the code, is not kept. */
+static void what_was_read_before_is_not_kept(void **state)
+{
+	struct fake *f = *state;
+
+	f->memory.space = 3;
+	expect(f, 100, 8, 1);
+	expect_kept(f, 5, 100, 0);
+	f->bytes[100] ^= 1;
+	expect(f, 100, 8, 1);
+	target_renew(&f->memory);
+	expect_kept(f, 5, 100, 1);
+}
+
+static void one_call_reads_no_two_pieces_into_one_place(void **state)
+{
+	struct fake *f = *state;
+	struct target_span spans[2 * TARGET_WAYS];
+	uint8_t got[TARGET_PIECE];
+	size_t n = 0;
+
+	/* Pieces of one set */
+	f->last = SIZE_MAX;
+	for (uint64_t at = BASE; n < ARRAY_SIZE(spans); at += TARGET_PIECE)
+		if (hash_words(&at, 1, 0) % TARGET_SETS == 0)
+			spans[n++] = (struct target_span){at, TARGET_PIECE};
+	target_read_together(&f->memory, spans, n);
+	assert_int_equal(f->calls, TARGET_WAYS);
+	for (size_t i = 0; i < n; i++) {
+		f->calls = 0;
+		assert_int_equal(target_read(&f->memory, spans[i].address, got, TARGET_PIECE), 0);
+		for (size_t k = 0; k < TARGET_PIECE; k++)
+			assert_int_equal(got[k], byte_at(f, spans[i].address - BASE + k));
+		assert_int_equal(f->calls, i < TARGET_WAYS ? 0 : 1);
+	}
+}
+
 static void spans_are_read_together(void **state)
 {
 	struct fake *f = *state;
@@ -157,7 +232,7 @@ static void a_span_that_cannot_be_read_does_no_harm(void **state)
 	f->calls = 0;
 	target_read_together(&f->memory, &spans[4], 1);
 	/* To the end of the memory, and not further than pieces are kept. */
-	assert_in_range(f->calls, PAGES * PAGE / TARGET_PIECE - 2, TARGET_PIECES);
+	assert_in_range(f->calls, PAGES * PAGE / TARGET_PIECE - 2, TARGET_BATCH);
 	expect(f, PAGES * PAGE - 8, 8, 0);
 }
 
@@ -226,6 +301,10 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(no_page_is_read_that_nobody_asked_for, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_piece_that_failed_is_no_piece, setup, teardown),
 	    cmocka_unit_test_setup_teardown(renewed_memory_is_read_again, setup, teardown),
+	    cmocka_unit_test_setup_teardown(what_code_keeps_is_read_once, setup, teardown),
+	    cmocka_unit_test_setup_teardown(what_was_read_before_is_not_kept, setup, teardown),
+	    cmocka_unit_test_setup_teardown(one_call_reads_no_two_pieces_into_one_place, setup,
+					    teardown),
 	    cmocka_unit_test_setup_teardown(spans_are_read_together, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_span_that_cannot_be_read_does_no_harm, setup,
 					    teardown),
