@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hash table, and a list with the function that was not used for longest first. A function is one
- * allocation: its name, its file and its table lie behind it. The hash of a cookie's key gives its
- * place in the table of cookies; a new cookie replaces the one there.
+ * A hash table of chains, and a list with the function that was not used for longest first. A
+ * function is one allocation: its name, its file and its table lie behind it. The hash of a
+ * cookie's key gives its place in the table of cookies; a new cookie replaces the one there.
  *
  * Invariant: `bytes` is the sum of the functions' allocations, at most `max_bytes` and one function
  * more.
@@ -11,16 +11,18 @@
 
 #include <utlist.h>
 
-#include "lib/uthash.h"
-
 struct entry {
 	struct runtime_function_key key;
-	struct runtime_function function;
-	size_t size;
-	struct entry *prev, *next;
-	UT_hash_handle hh;
+	struct entry *prev, *next, *chain;
+	uint64_t own[4];
+	uint32_t start_line;
+	/* In `room`, which begins with the name; table_at 0: there is no table. */
+	uint32_t file_at, table_at, table_size;
+	uint32_t size; /* of the allocation */
 	char room[];
 };
+
+enum { CHAINS = 4096 /* a power of two */ };
 
 enum { COOKIES = 8192 /* a power of two */ };
 
@@ -31,7 +33,7 @@ struct cookie {
 };
 
 struct runtime_functions {
-	struct entry *entries, *list;
+	struct entry *chains[CHAINS], *list;
 	struct cookie *cookies; /* NULL: none was kept yet */
 	size_t bytes, max_bytes;
 	uint64_t added;
@@ -48,10 +50,21 @@ int runtime_functions_new(size_t max_bytes, struct runtime_functions **ret)
 	return 0;
 }
 
+static struct entry **chain_of(struct runtime_functions *f, const struct runtime_function_key *key)
+{
+	const uint64_t words[] = {key->address, key->cookie, key->space};
+
+	return &f->chains[hash_words(words, ARRAY_SIZE(words), 0) & (CHAINS - 1)];
+}
+
 static void drop(struct runtime_functions *f, struct entry *e)
 {
+	struct entry **at = chain_of(f, &e->key);
+
+	while (*at != e)
+		at = &(*at)->chain;
+	*at = e->chain;
 	DL_DELETE(f->list, e);
-	HASH_DEL(f->entries, e);
 	f->bytes -= e->size;
 	free(e);
 }
@@ -69,9 +82,11 @@ struct runtime_functions *runtime_functions_free(struct runtime_functions *f)
 
 static struct entry *find(struct runtime_functions *f, const struct runtime_function_key *key)
 {
-	struct entry *e;
+	struct entry *e = *chain_of(f, key);
 
-	HASH_FIND(hh, f->entries, key, sizeof(*key), e);
+	while (e && (e->key.address != key->address || e->key.cookie != key->cookie ||
+		     e->key.space != key->space))
+		e = e->chain;
 	return e;
 }
 
@@ -84,29 +99,27 @@ bool runtime_functions_find(struct runtime_functions *f, const struct runtime_fu
 		return false;
 	DL_DELETE(f->list, e);
 	DL_APPEND(f->list, e);
-	*ret = e->function;
+	*ret = (struct runtime_function){
+	    .name = e->room,
+	    .file = e->room + e->file_at,
+	    .start_line = e->start_line,
+	    .table = e->table_at ? e->room + e->table_at : NULL,
+	    .table_size = e->table_size,
+	};
+	memcpy(ret->own, e->own, sizeof(ret->own));
 	return true;
-}
-
-static const char *put_text(char **at, const char *s, size_t len)
-{
-	char *to = *at;
-
-	memcpy(to, s, len);
-	to[len] = 0;
-	*at += len + 1;
-	return to;
 }
 
 void runtime_functions_add(struct runtime_functions *f, const struct runtime_function_key *key,
 			   const struct runtime_function *function)
 {
 	bool has_table = function->table && function->table_size <= RUNTIME_FUNCTION_TABLE_MAX;
-	size_t table = has_table ? function->table_size : 0, name = strlen(function->name),
-	       file = strlen(function->file), size = sizeof(struct entry) + name + file + 2 + table;
-	struct entry *e = find(f, key);
-	char *at;
+	size_t table = has_table ? function->table_size : 0, name = strlen(function->name) + 1,
+	       file = strlen(function->file) + 1, size = sizeof(struct entry) + name + file + table;
+	struct entry *e = find(f, key), **chain;
 
+	if (size > UINT32_MAX)
+		return;
 	if (e)
 		drop(f, e);
 	while (f->list && f->bytes + size > f->max_bytes)
@@ -114,13 +127,22 @@ void runtime_functions_add(struct runtime_functions *f, const struct runtime_fun
 	e = malloc(size);
 	if (!e)
 		return;
-	*e = (struct entry){.key = *key, .function = *function, .size = size};
-	at = e->room;
-	e->function.name = put_text(&at, function->name, name);
-	e->function.file = put_text(&at, function->file, file);
-	e->function.table = has_table ? memcpy(at, function->table, table) : NULL;
-	e->function.table_size = table;
-	HASH_ADD(hh, f->entries, key, sizeof(e->key), e);
+	*e = (struct entry){
+	    .key = *key,
+	    .start_line = function->start_line,
+	    .file_at = (uint32_t)name,
+	    .table_at = has_table ? (uint32_t)(name + file) : 0,
+	    .table_size = (uint32_t)table,
+	    .size = (uint32_t)size,
+	};
+	memcpy(e->own, function->own, sizeof(e->own));
+	memcpy(e->room, function->name, name);
+	memcpy(e->room + name, function->file, file);
+	if (table)
+		memcpy(e->room + name + file, function->table, table);
+	chain = chain_of(f, key);
+	e->chain = *chain;
+	*chain = e;
 	DL_APPEND(f->list, e);
 	f->bytes += size;
 	f->added++;

@@ -11,7 +11,7 @@
 #include "lib/base.h"
 
 enum {
-	RUNTIME_FUNCTIONS_BYTES = 2 << 20,
+	RUNTIME_FUNCTIONS_BYTES = 5 << 18,
 	RUNTIME_FUNCTION_TABLE_MAX = 4096, /* bytes; a larger table is not kept */
 };
 
