@@ -795,6 +795,16 @@ KILN_INLINE uint32_t walk_room(const struct kiln_walk *w)
 	return w->exact ? 0 : n;
 }
 
+/* Forgets the cached rule of the frame in w->regs if a walker has made it for itself: it is of no
+ * use to the native walk. */
+KILN_INLINE void walk_forget_walkers_rule(struct kiln_walk *w)
+{
+	struct kiln_cache_entry *entry = env_cache(w, w->regs.pc - (w->exact ? 0 : 1));
+
+	if (entry && entry->rule.kind == KILN_RULE_INVALID)
+		entry->tag = 0;
+}
+
 /* Makes one step of any kind, or one call of the program's walker. Returns the same as
  * walk_chunk(). */
 KILN_INLINE int walk_any_step(struct kiln_walk *w)
@@ -804,6 +814,7 @@ KILN_INLINE int walk_any_step(struct kiln_walk *w)
 	if (end == KILN_STEP_RUNTIME) {
 		/* A runtime that the policy does not allow: its memory is never read. */
 		if (!(w->runtimes >> (w->value & 31) & 1)) {
+			walk_forget_walkers_rule(w);
 			w->runtime_done = 1;
 			return 0;
 		}

@@ -11,6 +11,7 @@ enum {
 	SEGMENT_LOG2_MAX = 16,
 	PERF_DATA_MAX = 1 << 20,
 	PERF_ENTRIES_MAX = 4096,
+	COUNTER_NAME_MAX = 32,
 	NUMBERS_CHANGED = 20, /* major version: see hotspot_read_number() */
 	/* The major version that JDK 8 reports; later ones report their own. */
 	MAJOR_OF_8 = 25,
@@ -18,8 +19,6 @@ enum {
 
 /* The most bytes of a heap: the JVM allows so many for all heaps together. */
 #define CACHE_MAX (2ULL << 30)
-
-static const char unloads_name[] = "java.cls.unloadedClasses";
 
 static uint64_t word_at(const struct target_memory *m, uint64_t address)
 {
@@ -88,17 +87,19 @@ static int read_heaps(const struct hotspot_layout *l, const struct target_memory
  */
 
 /*
- * Finds the address of the number of unloaded classes; 0: there is none. It is one of the counters
- * that the JVM has in memory for jstat (none with -XX:-UsePerfData): entries of {length, offset of
- * the name, length of a vector, type, flags, unit, variability, offset of the value}, behind a
- * header that has the offset of the first entry at 24 (src/hotspot/share/runtime/perfData.hpp,
- * PerfDataEntry; perfMemory.hpp, PerfDataPrologue).
+ * Finds the address of the counter NAME; 0: there is none. The JVM has counters in memory for jstat
+ * (none with -XX:-UsePerfData): entries of {length, offset of the name, length of a vector, type,
+ * flags, unit, variability, offset of the value}, behind a header that has the offset of the first
+ * entry at 24 (src/hotspot/share/runtime/perfData.hpp, PerfDataEntry; perfMemory.hpp,
+ * PerfDataPrologue).
  */
-static uint64_t find_unloads(const struct hotspot_layout *l, const struct target_memory *m)
+static uint64_t find_counter(const struct hotspot_layout *l, const struct target_memory *m,
+			     const char *name)
 {
 	uint64_t start = l->perf_start ? word_at(m, l->perf_start) : 0;
 	uint64_t top = l->perf_top ? word_at(m, l->perf_top) : 0, at;
-	char name[sizeof(unloads_name)];
+	size_t size = strlen(name) + 1;
+	char found[COUNTER_NAME_MAX];
 
 	if (!start || top <= start || top - start > PERF_DATA_MAX || int_at(m, start) == 0)
 		return 0;
@@ -111,12 +112,17 @@ static uint64_t find_unloads(const struct hotspot_layout *l, const struct target
 		if (length < 20 || length > top - at)
 			return 0;
 		if (name_at < length && value_at <= length - 8 && value_at % 8 == 0 &&
-		    target_read(m, at + name_at, name, sizeof(name)) == 0 &&
-		    same_bytes(name, unloads_name, sizeof(name)))
+		    target_read(m, at + name_at, found, size) == 0 && same_bytes(found, name, size))
 			return at + value_at;
 		at += length;
 	}
 	return 0;
+}
+
+void hotspot_find_counters(struct hotspot_process *p, const struct target_memory *memory)
+{
+	p->kernel.unloads = find_counter(&p->layout, memory, "java.cls.unloadedClasses");
+	p->kernel.compiles = find_counter(&p->layout, memory, "java.ci.totalTime");
 }
 
 /* ---- the walker's data ------------------------------------------------------------------------
@@ -238,7 +244,7 @@ int hotspot_attach(const struct runtime_image *ri, struct runtime_target *target
 	p->variables = image->variables + target->bias;
 	p->variables_end = image->variables_end + target->bias;
 	p->wants_pieces = true;
-	p->kernel.unloads = find_unloads(&p->layout, &target->memory);
+	hotspot_find_counters(p, &target->memory);
 	tell_kernel(p, target, ret_kernel);
 	*ret_state = TAKE_PTR(p);
 	return 0;

@@ -274,6 +274,8 @@ static int hotspot_read_code(void *state, const struct target_memory *memory, bo
 	/* Some pieces are only made when the compilers run: a sample of unknown code asks again. */
 	p->wants_pieces = false;
 	p->kernel.barrier = pieces.barrier;
+	if (!p->kernel.compiles)
+		hotspot_find_counters(p, memory);
 	hotspot_tell_kernel(p, ret_kernel);
 	return 0;
 }

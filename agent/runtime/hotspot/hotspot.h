@@ -214,6 +214,8 @@ int hotspot_attach(const struct runtime_image *ri, struct runtime_target *target
 		   struct kiln_runtime *ret_kernel, void **ret_state,
 		   struct error *err) _must_check_;
 void hotspot_detach(void *state);
+/* Finds the counters that the walker reads: a JVM that starts does not have all of them. */
+void hotspot_find_counters(struct hotspot_process *p, const struct target_memory *memory);
 void hotspot_tell_kernel(const struct hotspot_process *p, struct kiln_runtime *ret);
 
 /* ---- texts (text.c) ---------------------------------------------------------------------------

@@ -4,11 +4,11 @@
  * docs/unwinding/hotspot.md has the sources of all this.
  *
  * One call walks on for as long as frames lie in the code cache. User space has made rules for the
- * JVM's own code (stubs, the interpreter). For compiled code the walker keeps a rule for the pc in
- * the rule cache: the size of the frame, where the blob begins, and the lower bits of its compile
- * id. The id is read each time, because freed code is replaced by other code within seconds; no id
- * is given twice. The registers of the leaf and the bytes around its pc tell whether its frame is
- * there, not built yet, or already gone.
+ * JVM's own code (stubs, the interpreter). What it has found of compiled code the walker keeps in
+ * the rule cache (struct hotspot_code). Freed code is replaced by other code within seconds, so the
+ * compile id is compared when the JVM has compiled anything since; no id is given twice. The
+ * registers of the leaf and the bytes around its pc tell whether its frame is there, not built yet,
+ * or already gone.
  *
  * Everything that is read may be forged.
  */
@@ -22,20 +22,19 @@ enum {
 	HOTSPOT_BLOB_ID, /* its id */
 	HOTSPOT_METHOD,	 /* the interpreted method whose cookie was found last */
 	HOTSPOT_COOKIE,
-	HOTSPOT_UNLOADS, /* how many classes were unloaded, and bit 63: it is known */
+	/* Counters of the JVM, each with bit 63: it was read. */
+	HOTSPOT_UNLOADS,
+	HOTSPOT_COMPILES,
 };
 
 enum { HOTSPOT_FRAMES_A_CALL = 16 };
 
-/* What the rule of compiled code has (walker_data.h). */
-#define HOTSPOT_RULE_CODE(rule)	    ((uint32_t)(rule)->deref_off >> 5 & 7)
-#define HOTSPOT_RULE_DISTANCE(rule) ((uint32_t)(rule)->deref_off >> 8 & 0x3ffff)
-#define HOTSPOT_RULE_ID(rule)                                                                      \
-	(((uint32_t)(rule)->deref_off >> 26) << 16 | (uint16_t)(rule)->extra_off)
-#define HOTSPOT_ID_MASK 0x3fffff
+#define HOTSPOT_RULE_CODE(rule) ((uint32_t)(rule)->deref_off >> KILN_HOTSPOT_RULE_CODE_SHIFT & 7)
 
 #include "agent/runtime/hotspot/walker_blob.h"
 #include "agent/runtime/hotspot/walker_leaf.h"
+#include "agent/runtime/hotspot/walker_callers.h"
+#include "agent/runtime/hotspot/walker_code.h"
 #include "agent/runtime/hotspot/walker_frames.h"
 
 /* Emits one frame of code that has no rule, by its blob, and steps to its caller. */
@@ -70,7 +69,8 @@ KILN_INLINE int hotspot_look(struct kiln_walk *w, uint64_t pc)
  */
 KILN_INLINE int hotspot_frame(struct kiln_walk *w)
 {
-	const struct kiln_cache_entry *entry;
+	struct kiln_cache_entry *entry;
+	struct hotspot_code *code;
 	uint64_t pc = w->regs.pc - (w->exact ? 0 : 1);
 	int r;
 
@@ -81,11 +81,21 @@ KILN_INLINE int hotspot_frame(struct kiln_walk *w)
 	entry = env_cache(w, pc);
 	if (!entry)
 		return HOTSPOT_NOTHING;
-	if ((entry->pc != pc || entry->tag != w->tag) && walk_find_rule(w->slot, pc))
-		return HOTSPOT_NOTHING;
+	w->scratch[HOTSPOT_AT_CROWDED] = 0;
+	if (entry->pc != pc || entry->tag != w->tag) {
+		code = w->exact ? 0 : hotspot_second(w, pc);
+		if (code && code->pc == pc && code->tag == ~w->tag) {
+			r = hotspot_known(w, code);
+			if (r != HOTSPOT_NOTHING)
+				return r;
+		}
+		w->scratch[HOTSPOT_AT_CROWDED] = entry->tag == w->tag;
+		if (walk_find_rule(w->slot, pc))
+			return HOTSPOT_NOTHING;
+	}
 	switch (HOTSPOT_RULE_CODE(&entry->rule)) {
 	case KILN_HOTSPOT_CODE_COMPILED:
-		r = w->exact ? HOTSPOT_NOTHING : hotspot_known(w, &entry->rule, pc);
+		r = w->exact ? HOTSPOT_NOTHING : hotspot_known(w, (struct hotspot_code *)entry);
 		if (r != HOTSPOT_NOTHING)
 			return r;
 		break;
@@ -113,6 +123,8 @@ KILN_GLOBAL int hotspot_walk(uint32_t slot)
 	if (!w)
 		return 0;
 	for (int i = 0; i < HOTSPOT_FRAMES_A_CALL; i++) {
+		if (hotspot_run(slot))
+			w->hide_native = w->stepped = 1;
 		r = hotspot_frame(w);
 		if (r || w->full)
 			break;

@@ -24,6 +24,7 @@ enum {
 	HOTSPOT_AT_BLOB = 29, /* where it begins */
 	HOTSPOT_AT_CODE = 30,
 	HOTSPOT_AT_COMPLETE = 31, /* from where on the frame is complete */
+	HOTSPOT_AT_CROWDED = 32,  /* the place in the rule cache is another frame's too */
 };
 
 enum {

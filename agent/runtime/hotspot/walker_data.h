@@ -62,7 +62,9 @@ enum kiln_hotspot_flags {
 struct kiln_hotspot {
 	uint64_t low, high; /* of the code cache, reserved */
 	struct kiln_hotspot_heap heaps[KILN_HOTSPOT_HEAPS];
-	uint64_t unloads; /* address of the number of classes unloaded; 0: not known */
+	/* Addresses of counters of the JVM; 0: not known. */
+	uint64_t unloads;  /* classes that were unloaded */
+	uint64_t compiles; /* the time that compiling took: grows with each compilation */
 	/* Where the outermost frame on the stack returns to when a virtual thread has further
 	 * frames in the heap; 0: there is no such stub. */
 	uint64_t barrier;
@@ -76,14 +78,12 @@ struct kiln_hotspot {
 	uint16_t method_const, const_pool, const_name, pool_holder, klass_name, symbol_hash;
 	uint16_t pad;
 };
-KILN_ASSERT_SIZE(kiln_hotspot, 160);
+KILN_ASSERT_SIZE(kiln_hotspot, 168);
 
 /*
  * rule.deref_off of code in the code cache has, from its lowest bit on, 5 bits
  * KILN_RUNTIME_HOTSPOT, 3 bits enum kiln_hotspot_code, and flags. User space gives rules to the
- * JVM's own code. The walker makes the rules of compiled code, and keeps them in the rule cache:
- * instead of flags they have 18 bits how far back the blob begins, in units of 64 bytes, and bits
- * 21..16 of the compile id; bits 15..0 of it are in rule.extra_off.
+ * JVM's own code; the walker makes those of compiled code (struct hotspot_code).
  */
 enum kiln_hotspot_code {
 	KILN_HOTSPOT_CODE_UNKNOWN, /* look at the blob */
@@ -96,6 +96,7 @@ enum kiln_hotspot_code {
 };
 enum {
 	KILN_HOTSPOT_RULE_CODE_SHIFT = 5,
+	KILN_HOTSPOT_PLACE_SHIFT = 8, /* see struct hotspot_code */
 	/* A method is entered: it is in rbx, the caller's stack pointer in r13. */
 	KILN_HOTSPOT_ENTERS = 1 << 8,
 	/* The bytecode pointer is in the frame, not in r13. */

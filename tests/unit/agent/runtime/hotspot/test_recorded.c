@@ -14,7 +14,13 @@
 #include "bpf/arch.h"
 #include "tests/unit/agent/runtime/hotspot/world.h"
 
-enum { CHANGES = 3000, OUT_BYTES = 1 << 16, FXSAVE = 512, PUSHED = FXSAVE + 18 * 8 };
+enum {
+	CHANGES = 3000,
+	COUNTER = 4096,
+	OUT_BYTES = 1 << 16,
+	FXSAVE = 512,
+	PUSHED = FXSAVE + 18 * 8
+};
 
 static char out[OUT_BYTES];
 
@@ -313,6 +319,65 @@ static void test_what_has_changed_has_no_name(void **state)
 	}
 }
 
+static bool is_compiled(const uint64_t *frame)
+{
+	return KILN_FRAME_KIND(frame[0]) == KILN_FRAME_RUNTIME(KILN_RUNTIME_HOTSPOT) &&
+	       (frame[0] >> KILN_FRAME_FLAG_SHIFT & KILN_HOTSPOT_KIND_MASK) ==
+		   KILN_HOTSPOT_COMPILED;
+}
+
+/* Gives the code of each compiled frame of W the next compile id. Returns how many frames. */
+static unsigned int replace_code(struct world *w)
+{
+	unsigned int n = 0;
+
+	for (uint32_t i = 0; i < w->n_words; i += kiln_frame_words(w->words[i])) {
+		uint64_t address = w->words[i] & KILN_FRAME_PC_MASK, second = w->words[i + 1];
+		uint32_t id = KILN_HOTSPOT_COMPILE_ID(second) + 1;
+
+		if (!is_compiled(w->words + i))
+			continue;
+		recorded_walk_put(&w->walk,
+				  address - KILN_HOTSPOT_DISTANCE(second) +
+				      w->process.kernel.nmethod_id,
+				  &id, sizeof(id));
+		n++;
+	}
+	return n;
+}
+
+/* Code that was walked is looked at again when the machine has compiled since. */
+static void test_compile_ids_are_compared_after_a_compilation(void **state)
+{
+	struct world *w = load("28-compiled");
+	static uint64_t first[OUT_BYTES];
+	uint64_t counter = 1;
+	unsigned int n;
+
+	w->process.kernel.compiles = COUNTER;
+	recorded_walk_put(&w->walk, COUNTER, &counter, sizeof(counter));
+	world_walk(w);
+	memcpy(first, w->words, w->n_words * sizeof(*first));
+	n = replace_code(w);
+	assert_true(n >= 3);
+	world_walk(w);
+	/* The leaf's id is always read. */
+	assert_int_equal(w->words[1], first[1] + 1);
+	assert_memory_equal(w->words + 2, first + 2, (w->n_words - 2) * sizeof(*first));
+	counter++;
+	recorded_walk_put(&w->walk, COUNTER, &counter, sizeof(counter));
+	world_walk(w);
+	for (uint32_t i = 0; i < w->n_words; i += kiln_frame_words(w->words[i])) {
+		assert_int_equal(w->words[i], first[i]);
+		if (is_compiled(first + i)) {
+			assert_int_equal(w->words[i + 1], first[i + 1] + 1);
+			n--;
+		}
+	}
+	assert_int_equal(n, 0);
+	world_free(w);
+}
+
 static void test_changed_bytes_end(void **state)
 {
 	uint32_t seed = 1;
@@ -350,6 +415,7 @@ int main(void)
 	    cmocka_unit_test(test_a_wrapper_does_not_need_rbp),
 	    cmocka_unit_test(test_frames_in_the_heap),
 	    cmocka_unit_test(test_what_is_not_attached_to_is_said),
+	    cmocka_unit_test(test_compile_ids_are_compared_after_a_compilation),
 	    cmocka_unit_test(test_what_has_changed_has_no_name),
 	    cmocka_unit_test(test_changed_bytes_end),
 	};

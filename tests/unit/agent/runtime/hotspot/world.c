@@ -9,9 +9,10 @@
 
 #include "tests/unit/agent/runtime/recorded_env.h"
 
-enum { MAGIC = 0x6b73686b, FRAMES_MAX = 128 };
+enum { MAGIC = 0x6b73686b, FRAMES_MAX = 128, CACHE_ENTRIES = 4096 };
 
-static struct kiln_cache_entry cached;
+/* Kept from walk to walk of one world. */
+static struct kiln_cache_entry cache[CACHE_ENTRIES];
 
 struct world *world_new(void)
 {
@@ -31,12 +32,16 @@ struct world *world_free(struct world *w)
 
 static inline struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
 {
-	const struct recorded_rule *r = recorded_walk_rule(current, pc);
+	struct kiln_cache_entry *entry = &cache[hash_words(&pc, 1, 0) % CACHE_ENTRIES];
+	const struct recorded_rule *r;
 
-	cached = (struct kiln_cache_entry){.pc = pc, .tag = w->tag};
+	if (entry->pc == pc && entry->tag == w->tag)
+		return entry;
+	r = recorded_walk_rule(current, pc);
+	*entry = (struct kiln_cache_entry){.pc = pc, .tag = w->tag};
 	if (r && r->known)
-		cached.rule = r->rule;
-	return &cached;
+		entry->rule = r->rule;
+	return entry;
 }
 
 void world_walk(struct world *w)
@@ -68,6 +73,7 @@ int world_read(FILE *f, struct world **ret)
 	if (r < 0)
 		return r;
 	w->process.pieces = (struct hotspot_pieces){};
+	memset(cache, 0, sizeof(cache));
 	*ret = TAKE_PTR(w);
 	return 0;
 }

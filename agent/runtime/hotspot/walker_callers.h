@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Steps from a frame to its caller; a part of walker.h. rbp is a frame pointer in interpreted
+ * frames, wrappers of native methods and many stubs. In compiled code it is a register as any
+ * other, and the blob tells the size of a frame.
+ */
+#pragma once
+
+/* What a step returns. 0: the caller is in w->regs. */
+enum {
+	HOTSPOT_NOTHING = -1, /* no frame was emitted */
+	HOTSPOT_STUCK = 1,    /* a frame was emitted, but its caller cannot be found */
+};
+
+enum {
+	HOTSPOT_PUSHES_MAX = 72, /* words that code may have pushed below its frame */
+	HOTSPOT_FRAME_MAX = 1 << 20,
+	HOTSPOT_ARGUMENTS_MAX = 8192,
+	/* Offsets in a ContinuationEntry, the record that Continuation.enterSpecial() keeps at the
+	 * bottom of its frame (src/hotspot/share/runtime/continuationEntry.hpp; as its machine code
+	 * on x86-64 has them, the same in 21 to 28). At FLAGS: _flags, 1 for a virtual thread, and
+	 * _argsize, each of 32 bits. */
+	HOTSPOT_ENTRY_PARENT = 8,
+	HOTSPOT_ENTRY_CONT = 16,
+	HOTSPOT_ENTRY_FLAGS = 32,
+	HOTSPOT_ENTRY_ARGUMENTS_MAX = 256,
+	HOTSPOT_ENTRY_ALIGN = 16,
+	HOTSPOT_ENTRY_FRAME = 80,	    /* bytes of enterSpecial()'s frame */
+	HOTSPOT_ENTRY_GROWS = 3,	    /* or larger by up to 3 * 16 bytes */
+	HOTSPOT_ENTRY_GAP_MAX = 4,	    /* aligned addresses at which it is looked for */
+	HOTSPOT_ENTRY_DEPTH_MAX = 64 << 20, /* bytes of stack from it to its parent */
+	/* Interpreted frames: bytes from the frame pointer (AbstractInterpreter frame layout,
+	 * src/hotspot/cpu/x86/frame_x86.hpp; the same in 8 to 28) */
+	HOTSPOT_SENDER_SP = 8,
+	HOTSPOT_FRAME_METHOD = 24,
+	/* Offsets from rsp of the r13 and rax that an adapter saves before it calls into the
+	 * JVM. The lowest 512 bytes are fxsave's, the other registers follow (push_CPU_state(),
+	 * src/hotspot/cpu/x86/macroAssembler_x86.cpp; the same in 8 to 28) */
+	HOTSPOT_SAVED_R13 = 512 + 2 * 8,
+	HOTSPOT_SAVED_RAX = 512 + 15 * 8,
+	HOTSPOT_LEAF_RAX = 0,
+	HOTSPOT_LEAF_R13 = 13, /* the bytecode pointer; in adapters the caller's stack pointer */
+};
+
+/* Does a call instruction end at PC? */
+KILN_GLOBAL int hotspot_is_return(uint64_t pc)
+{
+	uint8_t code[8] = {0};
+
+	if (env_read(code, sizeof(code), pc - sizeof(code)))
+		return 0;
+	/* call distance; call *%reg, also of r8 on; call *n(%reg) */
+	return code[3] == 0xe8 || (code[6] == 0xff && (code[7] & 0xf8) == 0xd0) ||
+	       (code[5] == 0xff && (code[6] & 0xf8) == 0x50) ||
+	       (code[2] == 0xff && (code[3] & 0xf8) == 0x90);
+}
+
+/*
+ * Searches the stack for a return address into the code cache, from AT on: code may have pushed
+ * something below its frame. Returns the address of the word, and the return address in w->value;
+ * 0: there is none.
+ */
+KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t pc = 0;
+
+	if (!w)
+		return 0;
+	for (int i = 0; i < HOTSPOT_PUSHES_MAX; i++, at += 8) {
+		if (walk_read(w, at, &pc))
+			return 0;
+		if (hotspot_is_code(hotspot_data(w), pc) && hotspot_is_return(pc)) {
+			w->value = pc;
+			return at;
+		}
+	}
+	return 0;
+}
+
+/*
+ * Steps to the caller. Its return address lies right below CFA, or further up if the code has
+ * pushed something; it is in the code cache, as is all code that calls code of the code cache.
+ * SAVED: rbp is saved below the return address. 0, or HOTSPOT_STUCK: there is no return address.
+ */
+KILN_INLINE int hotspot_pop(struct kiln_walk *w, uint64_t cfa, uint32_t saved)
+{
+	uint64_t pc, bp = w->regs.fp;
+
+	if (cfa <= w->regs.sp || (cfa & 7) || walk_read(w, cfa - 8, &pc))
+		return HOTSPOT_STUCK;
+	if (!hotspot_is_code(hotspot_data(w), pc)) {
+		cfa = hotspot_search(w->slot, cfa);
+		if (!cfa)
+			return HOTSPOT_STUCK;
+		pc = w->value;
+		cfa += 8;
+	}
+	if (saved && walk_read(w, cfa - 16, &bp))
+		return HOTSPOT_STUCK;
+	return walk_enter(w, pc, cfa, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
+
+/*
+ * Steps to the caller of the frame that rbp points to. The caller's stack pointer is SP; SP 0:
+ * right behind the frame.
+ */
+KILN_INLINE int hotspot_leave(struct kiln_walk *w, uint64_t sp)
+{
+	uint64_t fp = w->regs.fp, bp, pc;
+
+	if (!sp)
+		sp = fp + 16;
+	if ((fp & 7) || fp < w->regs.sp || sp < fp + 16 || sp - fp > HOTSPOT_FRAME_MAX)
+		return HOTSPOT_STUCK;
+	if (walk_read(w, fp, &bp) || walk_read(w, fp + 8, &pc) || !pc)
+		return HOTSPOT_STUCK;
+	return walk_enter(w, pc, sp, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
+
+/*
+ * Does a ContinuationEntry begin at AT? Its _flags is 1 for a virtual thread, and 0 for a
+ * jdk.internal.vm.Continuation that runs without one. FLAGS_LEAST: the lowest value that is
+ * accepted.
+ */
+KILN_INLINE int hotspot_is_entry(struct kiln_walk *w, uint64_t at, uint32_t flags_least)
+{
+	uint64_t parent, cont, flags;
+
+	if (walk_read(w, at + HOTSPOT_ENTRY_PARENT, &parent) ||
+	    walk_read(w, at + HOTSPOT_ENTRY_CONT, &cont) ||
+	    walk_read(w, at + HOTSPOT_ENTRY_FLAGS, &flags))
+		return 0;
+	return (!parent || parent - at < HOTSPOT_ENTRY_DEPTH_MAX) && !(parent & 7) && cont &&
+	       (uint32_t)flags >= flags_least && (uint32_t)flags <= 1 &&
+	       flags >> 32 < HOTSPOT_ENTRY_ARGUMENTS_MAX;
+}
+
+/*
+ * Finds the frame of Continuation.enterSpecial(), which begins with a ContinuationEntry at AT or up
+ * to 63 bytes above. Returns the stack address of its return address, which is left in w->value;
+ * 0: there is no such frame. The JVM leaves parts of the frame unwritten, and stale return
+ * addresses there, so the entry is recognized by its fields. FLAGS_LEAST as for hotspot_is_entry():
+ * 1 where the frame at AT may as well be another method's.
+ */
+KILN_GLOBAL uint64_t hotspot_entered_from(uint32_t slot, uint64_t at, uint32_t flags_least)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t pc = 0;
+	int n = 0;
+
+	if (!w)
+		return 0;
+	at = (at + HOTSPOT_ENTRY_ALIGN - 1) & ~(uint64_t)(HOTSPOT_ENTRY_ALIGN - 1);
+	while (n < HOTSPOT_ENTRY_GAP_MAX && !hotspot_is_entry(w, at, flags_least)) {
+		at += HOTSPOT_ENTRY_ALIGN;
+		n++;
+	}
+	if (n == HOTSPOT_ENTRY_GAP_MAX)
+		return 0;
+	at += HOTSPOT_ENTRY_FRAME - 8;
+	for (int i = 0; i <= HOTSPOT_ENTRY_GROWS; i++, at += HOTSPOT_ENTRY_ALIGN) {
+		if (walk_read(w, at, &pc))
+			return 0;
+		if (hotspot_is_code(hotspot_data(w), pc)) {
+			w->value = pc;
+			return at;
+		}
+	}
+	return 0;
+}
+
+/*
+ * Steps to the caller of Continuation.enterSpecial(); AT is what hotspot_entered_from() has
+ * returned.
+ */
+KILN_INLINE int hotspot_leave_entry(struct kiln_walk *w, uint64_t at)
+{
+	uint64_t pc = w->value, bp;
+
+	if (walk_read(w, at - 8, &bp))
+		return HOTSPOT_STUCK;
+	return walk_enter(w, pc, at + 8, bp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+}
+
+/*
+ * Steps to the caller of a wrapper, whose frame has FRAME bytes. C code that the wrapper has called
+ * has kept rbp. Other code need not have: frames of a virtual thread, which return to
+ * Continuation.enterSpecial(), do not keep it.
+ */
+KILN_INLINE int hotspot_leave_wrapper(struct kiln_walk *w, uint32_t frame)
+{
+	uint64_t cfa = w->regs.sp + frame, pc, at;
+
+	if (!w->exact && w->regs.fp + 16 != cfa) {
+		at = hotspot_entered_from(w->slot, w->regs.sp, 1);
+		if (at)
+			return hotspot_leave_entry(w, at);
+		if (!walk_read(w, cfa - 8, &pc) && hotspot_is_code(hotspot_data(w), pc))
+			return hotspot_pop(w, cfa, 1);
+	}
+	return hotspot_leave(w, 0);
+}
