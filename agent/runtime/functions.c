@@ -52,7 +52,7 @@ int runtime_functions_new(size_t max_bytes, struct runtime_functions **ret)
 
 static struct entry **chain_of(struct runtime_functions *f, const struct runtime_function_key *key)
 {
-	const uint64_t words[] = {key->address, key->cookie, key->space};
+	const uint64_t words[] = {key->address, key->space};
 
 	return &f->chains[hash_words(words, ARRAY_SIZE(words), 0) & (CHAINS - 1)];
 }
@@ -90,13 +90,8 @@ static struct entry *find(struct runtime_functions *f, const struct runtime_func
 	return e;
 }
 
-bool runtime_functions_find(struct runtime_functions *f, const struct runtime_function_key *key,
-			    struct runtime_function *ret)
+static void use(struct runtime_functions *f, struct entry *e, struct runtime_function *ret)
 {
-	struct entry *e = find(f, key);
-
-	if (!e)
-		return false;
 	DL_DELETE(f->list, e);
 	DL_APPEND(f->list, e);
 	*ret = (struct runtime_function){
@@ -107,7 +102,29 @@ bool runtime_functions_find(struct runtime_functions *f, const struct runtime_fu
 	    .table_size = e->table_size,
 	};
 	memcpy(ret->own, e->own, sizeof(ret->own));
-	return true;
+}
+
+bool runtime_functions_find(struct runtime_functions *f, const struct runtime_function_key *key,
+			    struct runtime_function *ret)
+{
+	struct entry *e = find(f, key);
+
+	if (e)
+		use(f, e, ret);
+	return e;
+}
+
+bool runtime_functions_guess(struct runtime_functions *f, uint32_t space, uint64_t address,
+			     struct runtime_function *ret)
+{
+	const struct runtime_function_key key = {.address = address, .space = space};
+	struct entry *e = *chain_of(f, &key);
+
+	while (e && (e->key.address != address || e->key.space != space))
+		e = e->chain;
+	if (e)
+		use(f, e, ret);
+	return e;
 }
 
 void runtime_functions_add(struct runtime_functions *f, const struct runtime_function_key *key,

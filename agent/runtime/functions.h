@@ -36,6 +36,9 @@ DEFINE_CLEANUP(struct runtime_functions *, runtime_functions_free)
 /* RET's pointers hold until the next runtime_functions_add(). */
 bool runtime_functions_find(struct runtime_functions *f, const struct runtime_function_key *key,
 			    struct runtime_function *ret);
+/* Finds the function at ADDRESS that was added last: whether it is still there is not known. */
+bool runtime_functions_guess(struct runtime_functions *f, uint32_t space, uint64_t address,
+			     struct runtime_function *ret);
 /* Keeps a copy of FUNCTION, in place of the one with this KEY, if there is memory for it. */
 void runtime_functions_add(struct runtime_functions *f, const struct runtime_function_key *key,
 			   const struct runtime_function *function);
@@ -43,7 +46,7 @@ void runtime_functions_add(struct runtime_functions *f, const struct runtime_fun
  * Finds the cookie of the function at ADDRESS. It is valid for as long as compiled code that refers
  * to the function exists; CODE is a number that the process has for this code and no other. So the
  * function can be found without a look at the process. A cookie that is seldom asked for may be
- * forgotten. CODE 0: the cookie that was seen last, which may not be valid any more.
+ * forgotten.
  */
 bool runtime_functions_cookie(const struct runtime_functions *f, uint32_t space, uint64_t address,
 			      uint64_t code, uint64_t *ret);

@@ -140,13 +140,11 @@ static inline void target_forget(const struct target_memory *m, uint64_t code)
 		m->forget(m->arg, m->space, code);
 }
 
-/* As target_find_function(), for a COOKIE that the function may not have any more. */
+/* In symbolize(): finds the function that ADDRESS had last, which may be gone. */
 static inline bool target_guess_function(const struct target_memory *m, uint64_t address,
-					 uint64_t cookie, struct runtime_function *ret)
+					 struct runtime_function *ret)
 {
-	const struct runtime_function_key key = {address, cookie, m->space, 0};
-
-	return m->functions && runtime_functions_find(m->functions, &key, ret);
+	return m->functions && runtime_functions_guess(m->functions, m->space, address, ret);
 }
 
 /*
@@ -156,7 +154,9 @@ static inline bool target_guess_function(const struct target_memory *m, uint64_t
 static inline bool target_find_function(const struct target_memory *m, uint64_t address,
 					uint64_t cookie, struct runtime_function *ret)
 {
-	if (!target_guess_function(m, address, cookie, ret))
+	const struct runtime_function_key key = {address, cookie, m->space, 0};
+
+	if (!m->functions || !runtime_functions_find(m->functions, &key, ret))
 		return false;
 	*m->found = true;
 	return true;

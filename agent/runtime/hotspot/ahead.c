@@ -149,8 +149,7 @@ void hotspot_methods_ahead(const struct hotspot_process *p, const struct target_
 
 		if (code && target_find_cookie(memory, method, code, &cookie))
 			continue;
-		if (target_find_cookie(memory, method, 0, &cookie) &&
-		    target_guess_function(memory, method, cookie, &f)) {
+		if (target_guess_function(memory, method, &f)) {
 			own_spans(&p->kernel, method, f.own, spans + at);
 			at += OWN_SPANS;
 			continue;

@@ -181,7 +181,6 @@ int hotspot_method_symbol(const struct hotspot_process *p, const struct target_m
 		return -EFAULT;
 	if (code)
 		target_keep_cookie(memory, place->method, code, now);
-	target_keep_cookie(memory, place->method, 0, now);
 	if (put_known(p, memory, place, now, text, ret))
 		return 0;
 	r = read_function(p, memory, text, &f, &lines);

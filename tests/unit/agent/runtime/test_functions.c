@@ -54,6 +54,19 @@ static void each_part_of_the_key_tells_functions_apart(void **state)
 	assert_null(name_of(key(9, 9, 9)));
 }
 
+static void what_was_put_last_at_an_address_is_guessed(void **state)
+{
+	struct runtime_function f;
+
+	put(key(1, 2, 3), "old", NULL, 0);
+	put(key(1, 4, 3), "new", NULL, 0);
+	put(key(1, 5, 9), "other space", NULL, 0);
+	assert_true(runtime_functions_guess(functions, 3, 1, &f));
+	assert_string_equal(f.name, "new");
+	assert_string_equal(name_of(key(1, 2, 3)), "old");
+	assert_false(runtime_functions_guess(functions, 3, 2, &f));
+}
+
 static void cookies_are_of_their_code(void **state)
 {
 	uint64_t cookie = 0;
@@ -142,6 +155,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(each_part_of_the_key_tells_functions_apart, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(what_was_put_last_at_an_address_is_guessed, setup,
 					    teardown),
 	    cmocka_unit_test_setup_teardown(cookies_are_of_their_code, setup, teardown),
 	    cmocka_unit_test_setup_teardown(what_was_put_is_a_copy, setup, teardown),
