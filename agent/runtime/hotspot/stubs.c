@@ -69,9 +69,21 @@ static void add_piece(struct collector *c, const struct hotspot_piece *piece)
 static bool is_passed_over(const char *name)
 {
 	static const char *const names[] = {
-	    "nmethod",		 "native nmethod", "I2C/C2I",	  "vtable chunks",
-	    "InlineCacheBuffer", "C1 temporary",   "adapter",	  "Signature Handler Temp",
-	    "native signature",	 "upcall",	   "nep_invoker",
+	    "nmethod",
+	    "native nmethod",
+	    "I2C/C2I",
+	    "vtable chunks",
+	    "InlineCacheBuffer",
+	    "adapter",
+	    "Signature Handler Temp",
+	    "native signature",
+	    "upcall",
+	    "nep_invoker",
+	    /* What the compilers write into: "Compile::Fill_buffer", "Compile::scratch_buffer".
+	     * Other code lies there soon. */
+	    "C1 temporary",
+	    "Compile::",
+	    "JVMCI Compiler",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)

@@ -300,6 +300,11 @@ void forged_init(struct forged *f)
 	put_method(f);
 }
 
+void forged_name_stub(struct forged *f, const char *name)
+{
+	forged_word(f, STUB_BLOB + 16, text_at(f, name));
+}
+
 static int read_forged(void *arg, uint64_t address, void *dst, size_t len)
 {
 	struct forged *f = arg;

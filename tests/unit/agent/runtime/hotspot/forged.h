@@ -36,5 +36,7 @@ void forged_init(struct forged *f);
 /* Changes the JVM's tables: the offset of TYPE::FIELD (for a static field its address), or the
  * size of TYPE if FIELD is NULL. */
 void forged_tell(struct forged *f, const char *type, const char *field, uint64_t value);
+/* Names the blob that has the stub. */
+void forged_name_stub(struct forged *f, const char *name);
 void forged_word(struct forged *f, uint64_t address, uint64_t value);
 struct runtime_target forged_target(struct forged *f);

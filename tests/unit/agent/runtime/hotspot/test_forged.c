@@ -77,6 +77,36 @@ static void test_a_small_machine_is_read(void **state)
 	assert_non_null(strstr(names, "StubRoutines::call"));
 }
 
+/* A compiler's buffer is no piece of the machine's own code: other code lies there soon. */
+static void test_buffers_of_compilers_are_passed_over(void **state)
+{
+	static const struct {
+		const char *name;
+		bool is_own;
+	} blobs[] = {{"ExceptionBlob", true},
+		     {"Compile::Fill_buffer", false},
+		     {"Compile::scratch_buffer", false},
+		     {"C1 temporary CodeBuffer", false},
+		     {"JVMCI Compiler CodeBuffer", false}};
+	struct runtime_target target = forged_target(&forged);
+	struct hotspot_pieces pieces;
+	struct kiln_runtime kernel;
+	void *attached;
+
+	for (size_t i = 0; i < ARRAY_SIZE(blobs); i++) {
+		forged_init(&forged);
+		forged.image.descs = FORGED_DESCS;
+		forged_word(&forged, FORGED_LIBRARY + FORGED_DESCS, 0);
+		forged_name_stub(&forged, blobs[i].name);
+		assert_int_equal(attach(&kernel, &attached), 0);
+		assert_int_equal(hotspot_pieces_find(attached, &target.memory, &pieces), 0);
+		if ((hotspot_piece_at(&pieces, FORGED_STUB_PC) != NULL) != blobs[i].is_own)
+			fail_msg("%s", blobs[i].name);
+		hotspot_pieces_done(&pieces);
+		hotspot_ops.detach(attached);
+	}
+}
+
 static void test_sizes_and_offsets_that_make_no_sense_are_refused(void **state)
 {
 	static const struct {
@@ -272,6 +302,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_small_machine_is_read),
+	    cmocka_unit_test(test_buffers_of_compilers_are_passed_over),
 	    cmocka_unit_test(test_sizes_and_offsets_that_make_no_sense_are_refused),
 	    cmocka_unit_test(test_a_leaf_that_returns_is_in_no_later_call),
 	    cmocka_unit_test(test_a_leaf_before_the_code_of_the_entry_has_a_line),
