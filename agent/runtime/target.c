@@ -71,16 +71,28 @@ static size_t set_of(uint64_t base)
 	return hash_words(&base, 1, 0) % TARGET_SETS;
 }
 
-/* The piece that begins at BASE; NULL: it was not read. */
-static const uint8_t *find_piece(const struct target *t, uint64_t base)
+/* Is the good piece that begins at BASE in place I? */
+static bool is_at(const struct target *t, size_t i, uint64_t base)
 {
-	size_t first = set_of(base) * TARGET_WAYS;
+	const struct target_piece *p = &t->pieces->pieces[i];
 
-	for (size_t i = first; i < first + TARGET_WAYS; i++) {
-		const struct target_piece *p = &t->pieces->pieces[i];
+	return p->address == base && is_good(t, p);
+}
 
-		if (p->address == base && is_good(t, p))
-			return t->pieces->bytes[i];
+/* The piece that begins at BASE; NULL: it was not read. */
+static const uint8_t *find_piece(struct target *t, uint64_t base)
+{
+	size_t i, end;
+
+	/* Mostly the one that was asked for last. */
+	if (is_at(t, t->pieces->last, base))
+		return t->pieces->bytes[t->pieces->last];
+	i = set_of(base) * TARGET_WAYS;
+	for (end = i + TARGET_WAYS; i < end; i++) {
+		if (!is_at(t, i, base))
+			continue;
+		t->pieces->last = (uint32_t)i;
+		return t->pieces->bytes[i];
 	}
 	return NULL;
 }

@@ -46,6 +46,7 @@ struct target_pieces {
 	uint8_t oldest[TARGET_SETS]; /* the place of the set that is used next */
 	uint64_t n_renewed;	     /* at least 1 */
 	uint32_t batch;		     /* system calls */
+	uint32_t last;		     /* place of the piece that was found last */
 	uint8_t bytes[TARGET_PIECES][TARGET_PIECE];
 };
 
