@@ -403,8 +403,8 @@ struct kiln_knobs {
 				 * one. Set before loading. */
 	uint32_t pad2;
 	uint64_t pad3[2]; /* to the end of the cache line */
-	/* By tgid modulo KILN_KNOWN_PROCESSES. Incremented after an entry of `processes` with that
-	 * remainder has changed: each CPU's copies of these entries are out of date then. */
+	/* Index: tgid modulo KILN_KNOWN_PROCESSES. Incremented after the entry in `processes` of a
+	 * process with that index has changed: each CPU's copy of it is out of date then. */
 	uint32_t processes_epoch[KILN_KNOWN_PROCESSES];
 };
 KILN_ASSERT_SIZE(kiln_knobs, 128);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hash table of chains, and a list with the function that was not used for longest first. A
- * function is one allocation: its name, its file and its table lie behind it. The hash of a
- * cookie's key gives its place in the table of cookies; a new cookie replaces the one there.
+ * A hash table with chaining, and a list in the order of last use, least recently used first. A
+ * function is one allocation: its name, its file and its table follow the struct. The cookies have
+ * a table of their own, of fixed size: a new cookie replaces the one in its slot.
  *
  * Invariant: `bytes` is the sum of the functions' allocations, at most `max_bytes` and one function
  * more.
@@ -22,9 +22,7 @@ struct entry {
 	char room[];
 };
 
-enum { CHAINS = 4096 /* a power of two */ };
-
-enum { COOKIES = 8192 /* a power of two */ };
+enum { CHAINS = 4096, COOKIES = 8192 /* powers of two */ };
 
 struct cookie {
 	uint64_t address, code, cookie;

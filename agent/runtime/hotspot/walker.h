@@ -4,11 +4,11 @@
  * docs/unwinding/hotspot.md has the sources of all this.
  *
  * One call walks on for as long as frames lie in the code cache. User space has made rules for the
- * JVM's own code (stubs, the interpreter). What it has found of compiled code the walker keeps in
- * the rule cache (struct hotspot_code). Freed code is replaced by other code within seconds, so the
- * compile id is compared when the JVM has compiled anything since; no id is given twice. The
- * registers of the leaf and the bytes around its pc tell whether its frame is there, not built yet,
- * or already gone.
+ * JVM's own code (stubs, the interpreter). For compiled code the walker itself makes entries of the
+ * rule cache (struct hotspot_code). Freed code is replaced by other code within seconds, so an
+ * entry's compile id is checked again when the JVM has compiled anything since; no id is given
+ * twice. The leaf's registers and the bytes around its pc tell whether it is in its prologue, its
+ * body or its epilogue.
  *
  * Everything that is read may be forged.
  */

@@ -42,10 +42,10 @@ KILN_INLINE int hotspot_id(struct kiln_walk *w, uint64_t blob, uint32_t *ret)
 }
 
 /*
- * What was found of the nmethod with a return address: an entry of the rule cache. It is good as
- * long as the JVM has compiled nothing else: the nmethod is there while it has a frame, and other
- * code would have to be compiled before it could lie there. (Code counts as compiled a moment after
- * it is installed.)
+ * An entry of the rule cache for a return address in compiled code. It stays valid until the JVM
+ * compiles something: an nmethod is not freed while a stack has a frame of it, and its memory is
+ * reused by code that is compiled later. (The counter grows a moment after code is installed, and
+ * not for native wrappers: docs/unwinding/hotspot.md, Missing.)
  */
 struct hotspot_code {
 	uint64_t pc, tag; /* as in kiln_cache_entry */
@@ -83,8 +83,9 @@ KILN_INLINE uint32_t hotspot_code_frame(const struct hotspot_code *code)
 }
 
 /*
- * Emits frames of compiled code, and steps to their callers, as long as they are known and their
- * words lie in the window: nearly all frames. Returns how many. The frame in w->regs is no leaf.
+ * The fast path, for nearly all frames: emits frames of compiled code and steps to their callers,
+ * up to the first one that has no valid cache entry, or whose return address and rbp are outside of
+ * the stack window. Returns how many it has emitted; 0 for a leaf.
  */
 KILN_GLOBAL int hotspot_run(uint32_t slot)
 {

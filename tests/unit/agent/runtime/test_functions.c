@@ -65,6 +65,11 @@ static void what_was_put_last_at_an_address_is_guessed(void **state)
 	assert_string_equal(f.name, "new");
 	assert_string_equal(name_of(key(1, 2, 3)), "old");
 	assert_false(runtime_functions_guess(functions, 3, 2, &f));
+	/* Some of these share the function's chain. */
+	for (uint32_t space = 10; space < 100000; space++)
+		assert_false(runtime_functions_guess(functions, space, 1, &f));
+	for (uint64_t address = 10; address < 100000; address++)
+		assert_false(runtime_functions_guess(functions, 3, address, &f));
 }
 
 static void cookies_are_of_their_code(void **state)
