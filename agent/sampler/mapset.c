@@ -20,6 +20,7 @@ struct mapset_store {
 	struct mapping_room *room;
 	struct mapset *by_id;
 	uint32_t next_id;
+	bool any_unnamed; /* at the end of the last sweep */
 };
 
 int mapset_store_new(const struct kernel_memory *memory, struct image_store *images,
@@ -593,14 +594,17 @@ void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n,
 {
 	struct mapset *m, *next;
 
+	s->any_unnamed = false;
 	HASH_ITER (hh, s->by_id, m, next) {
 		if (n && bsearch(&m->id, named, n, sizeof(*named), compare_u32)) {
 			m->unnamed_sweeps = 0;
 			continue;
 		}
 		/* One sweep's grace for records that are still in the ring. */
-		if (++m->unnamed_sweeps < 2 || m->refs)
+		if (++m->unnamed_sweeps < 2 || m->refs) {
+			s->any_unnamed = true;
 			continue;
+		}
 		HASH_DEL(s->by_id, m);
 		mapset_release(s, m, now_ms);
 	}
@@ -609,6 +613,11 @@ void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n,
 void mapset_store_trim(struct mapset_store *s, uint64_t now_ms)
 {
 	mapping_room_trim(s->room, now_ms);
+}
+
+bool mapset_store_any_unnamed(const struct mapset_store *s)
+{
+	return s->any_unnamed;
 }
 
 size_t mapset_store_count(const struct mapset_store *s)

@@ -201,4 +201,6 @@ void mapset_store_give_up(struct mapset_store *s, uint32_t tgid, uint64_t exec_i
 void mapset_store_sweep(struct mapset_store *s, const uint32_t *named, size_t n, uint64_t now_ms);
 /* Gives back memory of the kernel's mappings that no mapset uses. */
 void mapset_store_trim(struct mapset_store *s, uint64_t now_ms);
+/* Does a stack or sample hold a mapset that `processes` did not name at the last sweep? */
+bool mapset_store_any_unnamed(const struct mapset_store *s);
 size_t mapset_store_count(const struct mapset_store *s);

@@ -61,7 +61,8 @@ void intake_sweep(struct intake *in, const struct window *w)
 	if (in->pressure)
 		unwind_store_evict_unused(in->unwind, now);
 	/* Entries that W refers to stay until the next sweep. */
-	stack_table_sweep(in->stacks, forget_before(in, w->number, STACKS_KEEP_MS), w->number);
+	stack_table_sweep(in->stacks, forget_before(in, w->number, STACKS_KEEP_MS), w->number,
+			  mapset_store_any_unnamed(in->mapsets));
 	runtime_frames_sweep(in->runtime_frames, processes);
 	label_sets_sweep(in->labels, intake_now_ns());
 	waiting_touch(&in->waiting, in->window->number);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A uthash table whose keys are whole stacks: header and all words. A stack is looked up with the
- * sample's words where they are, so a known stack costs a hash and a compare, and no copy.
+ * sample's words where they are, so a known stack costs a hash and a compare, and no copy. The
+ * table keeps its entries in the order in which they were added: a stack is added again when a
+ * later window has it, so that the sweep finds those that were not seen for long at the beginning.
  */
 #include "agent/window/stack_table.h"
 
@@ -261,6 +263,16 @@ static struct stack *get_new(struct stack_table *t, unsigned int hash, uint64_t 
 	return s ? s : insert(t, hash, owner, mapset);
 }
 
+static void move_to_end(struct stack_table *t, struct stack *s)
+{
+	unsigned int hash = s->hh.hashv;
+
+	if (!s->hh.next)
+		return;
+	HASH_DEL(t->stacks, s);
+	HASH_ADD_KEYPTR_BYHASHVALUE(hh, t->stacks, &s->key, key_size(&s->key), hash, s);
+}
+
 int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset, enum kiln_end end,
 		    const uint64_t *kernel, uint16_t n_kernel, const uint64_t *user,
 		    uint16_t n_user, uint32_t window, struct stack **ret)
@@ -289,17 +301,23 @@ int stack_table_get(struct stack_table *t, uint64_t owner, struct mapset *mapset
 	}
 	if (!s)
 		return -ENOMEM;
+	if (s->last_window != window && s != t->bare)
+		move_to_end(t, s);
 	s->last_window = window;
 	*ret = s;
 	return 0;
 }
 
-void stack_table_sweep(struct stack_table *t, uint32_t before_window, uint32_t ended_before)
+void stack_table_sweep(struct stack_table *t, uint32_t before_window, uint32_t ended_before,
+		       bool any_ended)
 {
 	bool nearly_full = fill(t) >= 6;
+	uint32_t end = any_ended || nearly_full ? ended_before : before_window;
 	struct stack *s, *next;
 
 	HASH_ITER (hh, t->stacks, s, next) {
+		if ((int32_t)(s->last_window - end) >= 0)
+			break;
 		bool ended = s->mapset && s->mapset->unnamed_sweeps;
 		bool early = ended || (nearly_full && is_over(t, s->owner));
 		uint32_t before = early ? ended_before : before_window;

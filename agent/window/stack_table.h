@@ -84,8 +84,10 @@ void stack_table_set_full(struct stack_table *t, bool full);
 /*
  * Forgets stacks that were last seen before BEFORE_WINDOW. The limit is ENDED_BEFORE for stacks
  * whose mapset no process has any more, which cannot come again, and, in a nearly full table, for
- * stacks of owners with more than their part. Must not run while a worker runs.
+ * stacks of owners with more than their part. ANY_ENDED: there may be such mapsets. Must not run
+ * while a worker runs.
  */
-void stack_table_sweep(struct stack_table *t, uint32_t before_window, uint32_t ended_before);
+void stack_table_sweep(struct stack_table *t, uint32_t before_window, uint32_t ended_before,
+		       bool any_ended);
 size_t stack_table_count(const struct stack_table *t);
 size_t stack_table_bytes(const struct stack_table *t);

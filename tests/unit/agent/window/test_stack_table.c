@@ -68,12 +68,32 @@ static void sweep_forgets_what_was_not_seen(void **state)
 	word = 2;
 	assert_int_equal(stack_table_get(t, OWNER, &m, KILN_END_ROOT, &word, 0, &word, 1, 3, &s),
 			 0);
-	stack_table_sweep(t, 3, 3);
+	stack_table_sweep(t, 3, 3, false);
 	assert_int_equal(stack_table_count(t), 1);
 	assert_int_equal(m.refs, 1);
-	stack_table_sweep(t, 4, 4);
+	stack_table_sweep(t, 4, 4, false);
 	assert_int_equal(m.refs, 0);
 	assert_int_equal(stack_table_bytes(t), 0);
+}
+
+/* The sweep stops at the first stack that stays: the order must be that of the last windows. */
+static void a_stack_that_is_seen_again_keeps_no_other(void **state)
+{
+	_cleanup_(stack_table_freep) struct stack_table *t = NULL;
+	uint64_t words[] = {1, 2, 3};
+	const uint32_t windows[][2] = {{0, 1}, {1, 1}, {2, 2}, {0, 3}};
+	struct stack *s;
+
+	assert_int_equal(stack_table_new(&t), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(windows); i++)
+		assert_int_equal(stack_table_get(t, OWNER, NULL, KILN_END_ROOT, NULL, 0,
+						 &words[windows[i][0]], 1, windows[i][1], &s),
+				 0);
+	stack_table_sweep(t, 2, 3, false);
+	assert_int_equal(stack_table_count(t), 2);
+	stack_table_sweep(t, 3, 3, false);
+	assert_int_equal(stack_table_count(t), 1);
+	assert_int_equal(s->last_window, 3);
 }
 
 static void too_deep_a_stack_is_refused(void **state)
@@ -135,14 +155,14 @@ static void stacks_of_ended_processes_go_earlier(void **state)
 		    stack_table_get(t, OWNER, NULL, KILN_END_NONE, &word, 1, &word, 0, window, &s),
 		    0);
 	}
-	stack_table_sweep(t, 2, 6);
+	stack_table_sweep(t, 2, 6, true);
 	assert_int_equal(stack_table_count(t), 8);
 	assert_int_equal(ended.refs, 2);
 	assert_int_equal(lives.refs, 3);
-	stack_table_sweep(t, 2, 8);
+	stack_table_sweep(t, 2, 8, true);
 	assert_int_equal(ended.refs, 0);
 	assert_int_equal(lives.refs, 3);
-	stack_table_sweep(t, 7, 8);
+	stack_table_sweep(t, 7, 8, true);
 	assert_int_equal(lives.refs, 1);
 	assert_int_equal(stack_table_count(t), 2);
 }
@@ -231,14 +251,14 @@ static void the_coldest_of_who_has_too_much_go_first(void **state)
 	for (uint64_t i = 0; i < 10; i++)
 		(void)add(t, NOISY, NULL, i, 1);
 	(void)add(t, NOISY, NULL, 0, 2);
-	stack_table_sweep(t, 1, 2);
+	stack_table_sweep(t, 1, 2, false);
 	assert_int_equal(stack_table_count(t), 11);
 	(void)add(t, NOISY, NULL, 10, 2);
-	stack_table_sweep(t, 1, 2);
+	stack_table_sweep(t, 1, 2, false);
 	assert_int_equal(stack_table_count(t), 9); /* an even part: 8 */
 	s = add(t, QUIET, NULL, 0, 3);
 	assert_int_equal(s->key.n_user, 20);
-	stack_table_sweep(t, 4, 4);
+	stack_table_sweep(t, 4, 4, false);
 	assert_int_equal(stack_table_bytes(t), 0);
 }
 
@@ -250,6 +270,7 @@ int main(void)
 	    cmocka_unit_test(sweep_forgets_what_was_not_seen),
 	    cmocka_unit_test(stacks_of_ended_processes_go_earlier),
 	    cmocka_unit_test(without_memory_a_new_stack_has_no_frames),
+	    cmocka_unit_test(a_stack_that_is_seen_again_keeps_no_other),
 	    cmocka_unit_test(too_deep_a_stack_is_refused),
 	    cmocka_unit_test(who_fills_the_table_loses_frames_and_nobody_a_sample),
 	    cmocka_unit_test(bytes_fill_the_table_too),
