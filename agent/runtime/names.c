@@ -15,7 +15,10 @@
 #include "lib/metrics.h"
 #include "lib/ref_table.h"
 
-enum { RECORDS_MAX = 1 << 24 };
+enum {
+	RECORDS_MAX = 1 << 24,
+	RECENT = 1024, /* a power of two */
+};
 
 /* Records by id; the first id is 1. */
 struct ids {
@@ -48,8 +51,16 @@ struct name {
 	struct line lines[];
 };
 
+/* A name that is known, and was touched in WINDOW; WINDOW holds as long as it is in the table. */
+struct recent {
+	uint64_t words[2];
+	uint32_t space; /* 0: none */
+	uint32_t window;
+};
+
 struct runtime_names {
 	pthread_mutex_t lock;
+	struct recent recent[RECENT]; /* by hash: most frames of a stack were in the one before */
 	struct ids names, functions;
 	struct ref_table name_table, function_table;
 	uint32_t first, last; /* of the list */
@@ -199,10 +210,9 @@ static uint64_t name_hash(const struct runtime_names *n, uint32_t space, const u
 	return hash_words(key, ARRAY_SIZE(key), n->seed);
 }
 
-static struct name *find(struct runtime_names *n, uint32_t space, const uint64_t words[2],
-			 uint32_t *ret_id)
+static struct name *find_by_hash(struct runtime_names *n, uint64_t hash, uint32_t space,
+				 const uint64_t words[2], uint32_t *ret_id)
 {
-	uint64_t hash = name_hash(n, space, words);
 	uint32_t pos = REF_TABLE_START, id;
 
 	while ((id = ref_table_next(&n->name_table, hash, &pos))) {
@@ -215,6 +225,22 @@ static struct name *find(struct runtime_names *n, uint32_t space, const uint64_t
 		}
 	}
 	return NULL;
+}
+
+static struct name *find(struct runtime_names *n, uint32_t space, const uint64_t words[2],
+			 uint32_t *ret_id)
+{
+	return find_by_hash(n, name_hash(n, space, words), space, words, ret_id);
+}
+
+static struct recent *recent_of(struct runtime_names *n, uint64_t hash)
+{
+	return &n->recent[hash % RECENT];
+}
+
+static bool is_recent(const struct recent *r, uint32_t space, const uint64_t words[2])
+{
+	return r->words[0] == words[0] && r->words[1] == words[1] && r->space == space;
 }
 
 static void unlink_name(struct runtime_names *n, const struct name *name)
@@ -243,9 +269,12 @@ static void append_name(struct runtime_names *n, struct name *name, uint32_t id)
 static void drop(struct runtime_names *n, uint32_t id)
 {
 	struct name *name = record_of(&n->names, id);
+	uint64_t hash = name_hash(n, name->space, name->words);
 
+	if (is_recent(recent_of(n, hash), name->space, name->words))
+		*recent_of(n, hash) = (struct recent){};
 	unlink_name(n, name);
-	ref_table_remove(&n->name_table, name_hash(n, name->space, name->words), id);
+	ref_table_remove(&n->name_table, hash, id);
 	for (uint32_t i = 0; i < name->n; i++)
 		put_function(n, name->lines[i].function);
 	n->bytes -= name_size(name);
@@ -275,26 +304,43 @@ static bool may_try_again(const struct runtime_names *n, const struct name *name
 	return name->tries < RUNTIME_NAME_TRIES && name->round != n->round;
 }
 
+/* The name is used in WINDOW: puts it at the end of the list. */
+static enum runtime_name_state touch(struct runtime_names *n, struct name *name, uint32_t id,
+				     uint32_t window)
+{
+	enum runtime_name_state state;
+
+	if (name->window != window)
+		name->tries = 0;
+	state = name->n					 ? RUNTIME_NAME_KNOWN
+		: !name->tries || may_try_again(n, name) ? RUNTIME_NAME_FAILED
+							 : RUNTIME_NAME_FAILED_NOW;
+	if (name->window != window) {
+		name->window = window;
+		unlink_name(n, name);
+		append_name(n, name, id);
+	}
+	return state;
+}
+
 enum runtime_name_state runtime_names_touch(struct runtime_names *n, uint32_t space,
 					    const uint64_t words[2], uint32_t window)
 {
+	uint64_t hash = name_hash(n, space, words);
 	enum runtime_name_state state = RUNTIME_NAME_UNKNOWN;
+	struct recent *recent = recent_of(n, hash);
 	struct name *name;
 	uint32_t id;
 
 	pthread_mutex_lock(&n->lock);
-	name = find(n, space, words, &id);
-	if (name) {
-		if (name->window != window)
-			name->tries = 0;
-		state = name->n					 ? RUNTIME_NAME_KNOWN
-			: !name->tries || may_try_again(n, name) ? RUNTIME_NAME_FAILED
-								 : RUNTIME_NAME_FAILED_NOW;
-		if (name->window != window) {
-			name->window = window;
-			unlink_name(n, name);
-			append_name(n, name, id);
-		}
+	if (is_recent(recent, space, words) && recent->window == window) {
+		state = RUNTIME_NAME_KNOWN;
+	} else {
+		name = find_by_hash(n, hash, space, words, &id);
+		if (name)
+			state = touch(n, name, id, window);
+		if (state == RUNTIME_NAME_KNOWN)
+			*recent = (struct recent){{words[0], words[1]}, space, window};
 	}
 	pthread_mutex_unlock(&n->lock);
 	return state;

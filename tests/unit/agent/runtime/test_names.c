@@ -163,6 +163,23 @@ static void a_sweep_leaves_nothing_but_what_was_used(void **state)
 	assert_int_equal(runtime_names_count(names), 0);
 }
 
+/* A name that was just touched is found by a shorter way; when it is gone, it is not known. */
+static void a_touched_name_that_is_gone_is_not_known(void **state)
+{
+	const uint64_t words[2] = {1, 1};
+
+	assert_int_equal(put(1, 1, 1, "old", 1), 0);
+	assert_int_equal(runtime_names_touch(names, 1, words, 2), RUNTIME_NAME_KNOWN);
+	assert_int_equal(runtime_names_touch(names, 1, words, 2), RUNTIME_NAME_KNOWN);
+	assert_int_equal(runtime_names_touch(names, 2, words, 2), RUNTIME_NAME_UNKNOWN);
+	/* Each window's first touch counts as use. */
+	assert_int_equal(runtime_names_touch(names, 1, words, 3), RUNTIME_NAME_KNOWN);
+	runtime_names_sweep(names, 3);
+	assert_string_equal(get(1, 1, 1), "old");
+	runtime_names_sweep(names, 4);
+	assert_int_equal(runtime_names_touch(names, 1, words, 3), RUNTIME_NAME_UNKNOWN);
+}
+
 static void endless_names_are_cut(void **state)
 {
 	_cleanup_free_ char *name = malloc(100001);
@@ -212,6 +229,7 @@ int main(void)
 	    TEST(a_name_that_could_not_be_read_is_tried_again_but_not_for_ever),
 	    TEST(what_was_not_used_for_longest_makes_room_and_nothing_in_use_does),
 	    TEST(a_sweep_leaves_nothing_but_what_was_used),
+	    TEST(a_touched_name_that_is_gone_is_not_known),
 	    TEST(endless_names_are_cut),
 	    TEST(two_threads_may_use_it),
 	};
