@@ -39,13 +39,12 @@ enum {
 	/* When the ring wakes the loop twice within this time, it is not polled for this time: on
 	 * many CPUs there would be a storm of wakeups. */
 	RING_REST_MS = 2,
-	/* While functions of runtimes come that are new: they may soon be gone from memory. With
-	 * 100 ms the loop costs a fifth more in the first minute of 80 processes. */
+	/* While names of runtimes' functions are left to read: a drain reads only so many. */
 	DRAIN_NAMES_MS = 200,
-	NAMES_FOR_MS = 1000, /* how long after the last new function */
-	/* After a process ended before all its function names were read: other processes may be as
-	 * short-lived, and each loses the names that it met since the last drain. */
+	/* While functions come that are new, after the name of one could not be read: its process
+	 * has ended, or the function is gone from memory. Others may be as short-lived. */
 	DRAIN_LOST_MS = 20,
+	NEW_FOR_MS = 1000,   /* how long after the last new function */
 	LOST_FOR_MS = 10000, /* how long after the last such loss */
 	DRAIN_MORE_MS = 1,   /* when the ring is not empty; must not be 0: see set_drain_timer() */
 };

@@ -175,8 +175,10 @@ static void set_drain_timer(struct agent *a, bool more)
 		a->names_ms = now;
 	if (intake_lost_names(a->intake))
 		a->lost_ms = now;
-	if (now - a->names_ms < NAMES_FOR_MS)
-		interval = now - a->lost_ms < LOST_FOR_MS ? DRAIN_LOST_MS : DRAIN_NAMES_MS;
+	if (now - a->names_ms < NEW_FOR_MS && now - a->lost_ms < LOST_FOR_MS)
+		interval = DRAIN_LOST_MS;
+	else if (intake_left_names(a->intake))
+		interval = DRAIN_NAMES_MS;
 	/* The timer's expiry is aligned to a multiple of its interval, and so is the budget's: two
 	 * timers that expire together wake the loop once. */
 	(void)uv_timer_start(&a->drain_timer, agent_on_drain_timer,

@@ -361,6 +361,11 @@ bool intake_met_names(const struct intake *in)
 	return runtime_frames_met_new(in->runtime_frames);
 }
 
+bool intake_left_names(const struct intake *in)
+{
+	return runtime_frames_left_names(in->runtime_frames);
+}
+
 bool intake_lost_names(const struct intake *in)
 {
 	return runtime_frames_lost_names(in->runtime_frames);

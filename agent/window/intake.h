@@ -44,6 +44,8 @@ void intake_use_window(struct intake *in, struct window *w);
 bool intake_drain(struct intake *in, struct window *w);
 /* Whether the last drain met unknown frames of runtimes, or has some left to name. */
 bool intake_met_names(const struct intake *in);
+/* Whether it has left names of such frames to read. */
+bool intake_left_names(const struct intake *in);
 /* Whether the last drain met frames of runtimes whose names could not be read. */
 bool intake_lost_names(const struct intake *in);
 /* Follows CPUs that went offline and came online: see sideband_refresh(). */

@@ -89,6 +89,11 @@ bool runtime_frames_met_new(const struct runtime_frames *f)
 	return f->n || runtimes_news(f->runtimes) != f->news;
 }
 
+bool runtime_frames_left_names(const struct runtime_frames *f)
+{
+	return f->n > 0;
+}
+
 bool runtime_frames_lost_names(const struct runtime_frames *f)
 {
 	return f->lost;

@@ -27,6 +27,8 @@ void runtime_frames_see(struct runtime_frames *f, struct stack *stack, struct ma
 			uint32_t tgid, uint32_t window, uint64_t now_ns);
 /* Whether unknown functions were met since the drain began, or names are left to read. */
 bool runtime_frames_met_new(const struct runtime_frames *f);
+/* Whether names are left to read. */
+bool runtime_frames_left_names(const struct runtime_frames *f);
 /* Whether a name could not be read since the drain began: the function may be gone from memory. */
 bool runtime_frames_lost_names(const struct runtime_frames *f);
 /* WINDOW is about to be named. */
