@@ -68,8 +68,9 @@ struct target_memory {
 	/* Reads LEN bytes at ADDRESS, all or nothing. 0, -EFAULT, -ESRCH, -EPERM. */
 	int (*read)(void *arg, uint64_t address, void *dst, size_t len);
 	void *arg;
-	/* See target_read_together() and target_renew(). NULL: nothing is read ahead. */
-	void (*together)(void *arg, const struct target_span *spans, size_t n);
+	/* See target_read_again() and target_renew(). NULL: nothing is read ahead. */
+	void (*together)(void *arg, const struct target_span *spans, size_t n,
+			 const struct target_span *again);
 	void (*renew)(void *arg);
 	/* See target_keep_begin(); CODE 0: its end. All three, or none. */
 	void (*keep)(void *arg, uint32_t space, uint64_t code);
@@ -96,7 +97,19 @@ static inline void target_read_together(const struct target_memory *m,
 					const struct target_span *spans, size_t n)
 {
 	if (m->together)
-		m->together(m->arg, spans, n);
+		m->together(m->arg, spans, n, NULL);
+}
+
+/*
+ * As target_read_together(). If any of the SPANS has to be read, AGAIN, which was read before, is
+ * read once more behind them, by the same system call; what was read of it earlier is dropped.
+ * NULL: nothing.
+ */
+static inline void target_read_again(const struct target_memory *m, const struct target_span *spans,
+				     size_t n, const struct target_span *again)
+{
+	if (m->together)
+		m->together(m->arg, spans, n, again);
 }
 
 /*
@@ -127,7 +140,8 @@ static inline void target_keep_end(const struct target_memory *m)
 		m->keep(m->arg, 0, 0);
 }
 
-/* Was the process's memory read since target_keep_begin()? */
+/* Was the process's memory read since target_keep_begin(), and since AGAIN was read once more by
+ * target_read_again()? */
 static inline bool target_has_read(const struct target_memory *m)
 {
 	return !m->has_read || m->has_read(m->arg);

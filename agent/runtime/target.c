@@ -124,14 +124,14 @@ static int new_place(struct target *t, uint64_t base)
 	return (int)found;
 }
 
-/* The piece that begins at BASE was read into place AT. */
-static void keep_piece(struct target *t, size_t at, uint64_t base)
+/* The piece that begins at BASE was read into place AT; KEPT: for later calls, too. */
+static void keep_piece(struct target *t, size_t at, uint64_t base, bool kept)
 {
 	struct target_piece *p = &t->pieces->pieces[at];
 
 	p->address = base;
-	p->space = t->space;
-	p->code = t->space ? t->code : t->pieces->n_renewed;
+	p->space = kept ? t->space : 0;
+	p->code = p->space ? t->code : t->pieces->n_renewed;
 }
 
 /* The piece that begins at BASE; NULL: not all of it can be read. */
@@ -148,7 +148,7 @@ static const uint8_t *get_piece(struct target *t, uint64_t base)
 	bytes = at < 0 ? NULL : t->pieces->bytes[at];
 	if (!bytes || read_target(t, base, bytes, TARGET_PIECE) < 0)
 		return NULL;
-	keep_piece(t, (size_t)at, base);
+	keep_piece(t, (size_t)at, base, true);
 	return bytes;
 }
 
@@ -175,6 +175,7 @@ struct piece_batch {
 	struct iovec local[TARGET_BATCH], remote[TARGET_BATCH];
 	size_t place[TARGET_BATCH];
 	size_t n;
+	size_t n_new; /* before those that are read once more */
 };
 
 static bool is_in_batch(const struct piece_batch *b, uint64_t base)
@@ -216,23 +217,47 @@ static void read_batch(const struct piece_batch *b, struct target *t)
 		got += TARGET_PIECE;
 	}
 	for (size_t i = 0; i < b->n && got >= (ssize_t)(i + 1) * TARGET_PIECE; i++)
-		keep_piece(t, b->place[i], (uintptr_t)b->remote[i].iov_base);
+		keep_piece(t, b->place[i], (uintptr_t)b->remote[i].iov_base, i < b->n_new);
+	/* What was read last is AGAIN, all of it: see target_has_read(). */
+	if (b->n > b->n_new && got == (ssize_t)b->n * TARGET_PIECE)
+		t->reads_before = t->n_reads;
 }
 
-static void read_together(void *arg, const struct target_span *spans, size_t n)
+static void add_span(struct piece_batch *b, struct target *t, const struct target_span *span)
+{
+	uint64_t base = span->address - span->address % TARGET_PIECE,
+		 end = span->address + MIN(span->size, (size_t)TARGET_BATCH * TARGET_PIECE);
+
+	for (; base < end && b->n < TARGET_BATCH; base += TARGET_PIECE)
+		add_to_batch(b, t, base);
+}
+
+/* Drops the pieces of SPAN that are not kept for later calls. */
+static void drop_span(struct target *t, const struct target_span *span)
+{
+	uint64_t base = span->address - span->address % TARGET_PIECE,
+		 end = span->address + MIN(span->size, (size_t)TARGET_BATCH * TARGET_PIECE);
+
+	for (; base < end; base += TARGET_PIECE)
+		for (size_t i = set_of(base) * TARGET_WAYS, n = 0; n < TARGET_WAYS; i++, n++)
+			if (t->pieces->pieces[i].address == base && !t->pieces->pieces[i].space)
+				t->pieces->pieces[i] = (struct target_piece){};
+}
+
+static void read_together(void *arg, const struct target_span *spans, size_t n,
+			  const struct target_span *again)
 {
 	struct target *t = arg;
 	struct piece_batch b;
 
 	b.n = 0;
 	t->pieces->batch++;
-	for (size_t i = 0; i < n; i++) {
-		uint64_t base = spans[i].address - spans[i].address % TARGET_PIECE,
-			 end = spans[i].address +
-			       MIN(spans[i].size, (size_t)TARGET_BATCH * TARGET_PIECE);
-
-		for (; base < end && b.n < TARGET_BATCH; base += TARGET_PIECE)
-			add_to_batch(&b, t, base);
+	for (size_t i = 0; i < n; i++)
+		add_span(&b, t, &spans[i]);
+	b.n_new = b.n;
+	if (b.n && again) {
+		drop_span(t, again);
+		add_span(&b, t, again);
 	}
 	if (b.n)
 		read_batch(&b, t);

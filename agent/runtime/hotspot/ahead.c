@@ -112,9 +112,12 @@ static size_t name_spans(const struct hotspot_process *p, const struct target_me
 	return 2;
 }
 
-/* Follows N methods at the same time: each step needs what the one before has read. */
+/*
+ * Follows N methods at the same time: each step needs what the one before has read. The last one
+ * reads AGAIN too.
+ */
 static void follow(const struct hotspot_process *p, const struct target_memory *m,
-		   struct chain *chains, size_t n)
+		   struct chain *chains, size_t n, const struct target_span *again)
 {
 	static size_t (*const steps[])(
 	    const struct hotspot_process *p, const struct target_memory *m, struct chain *c,
@@ -132,12 +135,13 @@ static void follow(const struct hotspot_process *p, const struct target_memory *
 				chains[left++] = chains[i];
 		}
 		n = left;
-		target_read_together(m, spans, at);
+		target_read_again(m, spans, at, step + 1 < ARRAY_SIZE(steps) ? NULL : again);
 	}
 }
 
 void hotspot_methods_ahead(const struct hotspot_process *p, const struct target_memory *memory,
-			   const struct hotspot_place *places, int n, uint64_t code)
+			   const struct hotspot_place *places, int n, uint64_t code,
+			   const struct target_span *again)
 {
 	struct target_span spans[HOTSPOT_PLACES * OWN_SPANS];
 	struct chain chains[METHODS_MAX] = {};
@@ -158,6 +162,6 @@ void hotspot_methods_ahead(const struct hotspot_process *p, const struct target_
 		if (n_chains < METHODS_MAX)
 			chains[n_chains++].method = method;
 	}
-	target_read_together(memory, spans, at);
-	follow(p, memory, chains, n_chains);
+	target_read_again(memory, spans, at, n_chains ? NULL : again);
+	follow(p, memory, chains, n_chains, again);
 }

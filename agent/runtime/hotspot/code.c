@@ -362,9 +362,19 @@ static void read_leaf(const struct code *c, uint64_t pc, uint64_t next)
 {
 	struct target_span spans[] = {scopes_span(c, next),
 				      next ? scopes_span(c, next - 1) : (struct target_span){},
-				      {pc - LEAF_BEFORE, LEAF_BEFORE + LEAF_BEHIND}};
+				      {pc - LEAF_BEFORE, LEAF_BEFORE + LEAF_BEHIND}},
+			   header = hotspot_nmethod_span(c->p, c->blob);
 
-	target_read_together(c->memory, spans, ARRAY_SIZE(spans));
+	target_read_again(c->memory, spans, ARRAY_SIZE(spans), &header);
+}
+
+/* Does the code run on from PC to description NEXT, but not to PC from the description before? */
+static bool belongs_to_next(const struct code *c, uint64_t pc, uint64_t next)
+{
+	uint64_t from = next ? desc_pc(c, next - 1) : 0, to = desc_pc(c, next);
+
+	return to && is_straight(c, pc, to, STRAIGHT_BYTES, true) &&
+	       !(from && is_straight(c, from, pc, BEFORE_BYTES, false));
 }
 
 static int leaf_places(const struct code *c, uint64_t pc, uint64_t next, struct hotspot_place *ret,
@@ -372,11 +382,10 @@ static int leaf_places(const struct code *c, uint64_t pc, uint64_t next, struct 
 {
 	struct hotspot_place others[HOTSPOT_PLACES];
 	int n = desc_places(c, next, ret, max), m;
-	uint64_t from = next ? desc_pc(c, next - 1) : 0, to = desc_pc(c, next);
-	bool runs_on = to && is_straight(c, pc, to, STRAIGHT_BYTES, true);
+	/* Where nothing is inlined, there is nothing to choose. */
+	bool is_certain = n == 1 && ret[0].bci >= 0;
 
-	if (n > 0 && (c->p->layout.describes_all ||
-		      (runs_on && !(from && is_straight(c, from, pc, BEFORE_BYTES, false)))))
+	if (n > 0 && (c->p->layout.describes_all || is_certain || belongs_to_next(c, pc, next)))
 		return n;
 	m = next ? desc_places(c, next - 1, others, HOTSPOT_PLACES) : 0;
 	if (n > 0) {
@@ -395,7 +404,7 @@ static int leaf_places(const struct code *c, uint64_t pc, uint64_t next, struct 
 int hotspot_code_places(const struct hotspot_process *p, const struct target_memory *memory,
 			uint64_t blob, uint64_t pc, struct hotspot_place *ret, size_t max)
 {
-	struct target_span scopes;
+	struct target_span scopes, header = hotspot_nmethod_span(p, blob);
 	struct code c;
 	int32_t at = -1;
 	uint64_t next;
@@ -408,7 +417,7 @@ int hotspot_code_places(const struct hotspot_process *p, const struct target_mem
 		if (desc_at(&c, next, p->layout.pcdesc_pc, &at) == 0 &&
 		    (uint64_t)(int64_t)at == pc - c.begin) {
 			scopes = scopes_span(&c, next);
-			target_read_together(memory, &scopes, 1);
+			target_read_again(memory, &scopes, 1, &header);
 			n = desc_places(&c, next, ret, max);
 		} else {
 			read_leaf(&c, pc, next);

@@ -35,8 +35,7 @@ static bool is_alive(const struct hotspot_process *p, const struct target_memory
 {
 	const struct hotspot_layout *l = &p->layout;
 	int32_t at = l->nmethod_method >= 0 ? l->nmethod_method : l->compiled_method_method;
-	const struct target_span header = {blob - (uint64_t)l->block_size,
-					   (size_t)l->block_size + (size_t)l->nmethod_size};
+	const struct target_span header = hotspot_nmethod_span(p, blob);
 	uint64_t method;
 	uint32_t now;
 	uint8_t used;
@@ -58,6 +57,7 @@ static int compiled_symbol(const struct hotspot_process *p, const struct target_
 	uint32_t id = KILN_HOTSPOT_COMPILE_ID(words[1]);
 	/* Its id and its address: code that was compiled ahead of time may have no id. */
 	uint64_t code = blob ^ (uint64_t)id << 32;
+	const struct target_span header = hotspot_nmethod_span(p, blob);
 	bool keeps = id != 0;
 	int n, r;
 
@@ -69,11 +69,11 @@ static int compiled_symbol(const struct hotspot_process *p, const struct target_
 	n = hotspot_code_places(p, memory, blob, pc, places, HOTSPOT_PLACES);
 	target_keep_end(memory);
 	if (n > 0)
-		hotspot_methods_ahead(p, memory, places, n, code);
+		hotspot_methods_ahead(p, memory, places, n, code, &header);
 	r = n < 0 ? n : put_places(p, memory, places, n, code, text, ret);
-	if (keeps && !target_has_read(memory))
-		return r;
-	target_renew(memory);
+	/* Something was read behind the last look at the header. */
+	if (!keeps || target_has_read(memory))
+		target_renew(memory);
 	if (is_alive(p, memory, blob, id))
 		return r;
 	target_forget(memory, code);
@@ -103,7 +103,7 @@ static int interpreted_symbol(const struct hotspot_process *p, const struct targ
 		hotspot_put_symbol(p, &f, bci_of(p, f.own[HOTSPOT_OWN_CONST], bytecode), ret);
 		return 0;
 	}
-	hotspot_methods_ahead(p, memory, &place, 1, 0);
+	hotspot_methods_ahead(p, memory, &place, 1, 0, NULL);
 	if (hotspot_method_cookie(p, memory, place.method, own, &cookie) < 0 || cookie != seen)
 		return -EFAULT;
 	place.bci = bci_of(p, own[HOTSPOT_OWN_CONST], bytecode);

@@ -214,7 +214,8 @@ int hotspot_attach(const struct runtime_image *ri, struct runtime_target *target
 		   struct kiln_runtime *ret_kernel, void **ret_state,
 		   struct error *err) _must_check_;
 void hotspot_detach(void *state);
-/* Finds the counters that the walker reads: a JVM that starts does not have all of them. */
+/* Finds the counters that the walker reads: a JVM that starts does not have all of
+ * them. */
 void hotspot_find_counters(struct hotspot_process *p, const struct target_memory *memory);
 void hotspot_tell_kernel(const struct hotspot_process *p, struct kiln_runtime *ret);
 
@@ -335,13 +336,25 @@ int hotspot_method_cookie(const struct hotspot_process *p, const struct target_m
 			  uint64_t method, uint64_t ret_own[HOTSPOT_OWN_N],
 			  uint32_t *ret_cookie) _must_check_;
 /* Reads ahead what hotspot_method_symbol() will read for the N PLACES with CODE: by one system call
- * if the methods were named before, otherwise by a few. */
+ * if the methods were named before, otherwise by a few. AGAIN: as in target_read_again(); or NULL.
+ */
 void hotspot_methods_ahead(const struct hotspot_process *p, const struct target_memory *memory,
-			   const struct hotspot_place *places, int n, uint64_t code);
+			   const struct hotspot_place *places, int n, uint64_t code,
+			   const struct target_span *again);
 /* Reads ahead, by one system call, what hotspot_method_cookie() will read if METHOD still points to
  * OWN. */
 void hotspot_cookie_ahead(const struct hotspot_process *p, const struct target_memory *memory,
 			  uint64_t method, const uint64_t own[HOTSPOT_OWN_N]);
+
+/* The beginning of the nmethod at BLOB, which tells whether the code is the same and in use. */
+static inline struct target_span hotspot_nmethod_span(const struct hotspot_process *p,
+						      uint64_t blob)
+{
+	const struct hotspot_layout *l = &p->layout;
+
+	return (struct target_span){blob - (uint64_t)l->block_size,
+				    (size_t)l->block_size + (size_t)l->nmethod_size};
+}
 
 /*
  * Finds the places of PC in the nmethod at BLOB, innermost first: several where calls were inlined.

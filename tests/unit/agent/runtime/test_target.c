@@ -264,6 +264,67 @@ static void spans_of_a_process_are_read_by_one_call(void **state)
 	assert_int_equal(got, 44);
 }
 
+/* What is read once more is read behind the rest, and is what later reads get. */
+static void what_was_read_before_is_read_again_behind_the_rest(void **state)
+{
+	struct fake *f = *state;
+	const struct target_span again = {BASE, 8}, spans[] = {{BASE + 2048, 8}};
+
+	f->memory.space = 3;
+	target_keep_begin(&f->memory, 5);
+	target_keep_end(&f->memory);
+	expect(f, 0, 8, 1);
+	f->calls = 0;
+	f->bytes[0]++;
+	target_read_again(&f->memory, spans, 1, &again);
+	assert_int_equal(f->calls, 2);
+	assert_false(target_has_read(&f->memory));
+	expect(f, 0, 8, 0);
+	/* Without anything to read there is no need. */
+	f->calls = 0;
+	target_read_again(&f->memory, spans, 1, &again);
+	assert_int_equal(f->calls, 0);
+	/* A read behind it is seen. */
+	expect(f, 4096, 8, 1);
+	assert_true(target_has_read(&f->memory));
+}
+
+/* What is read once more may be gone when code is asked for again: it is not kept for that code. */
+static void what_is_read_again_is_not_kept(void **state)
+{
+	struct fake *f = *state;
+	const struct target_span again = {BASE, 8}, spans[] = {{BASE + 2048, 8}};
+
+	f->memory.space = 3;
+	target_keep_begin(&f->memory, 5);
+	target_read_again(&f->memory, spans, 1, &again);
+	target_keep_end(&f->memory);
+	assert_false(target_has_read(&f->memory));
+	target_renew(&f->memory);
+	target_keep_begin(&f->memory, 5);
+	f->calls = 0;
+	expect(f, 2048, 8, 0);
+	expect(f, 0, 8, 1);
+	target_keep_end(&f->memory);
+}
+
+static void what_cannot_be_read_again_counts_as_read(void **state)
+{
+	struct fake *f = *state;
+	const struct target_span again = {BASE, 8}, spans[] = {{BASE + 2048, 8}};
+
+	f->memory.space = 3;
+	expect(f, 0, 8, 1);
+	f->last = 0;
+	target_keep_begin(&f->memory, 5);
+	target_read_again(&f->memory, spans, 1, &again);
+	target_keep_end(&f->memory);
+	assert_true(target_has_read(&f->memory));
+	f->last = sizeof(f->bytes);
+	f->calls = 0;
+	expect(f, 0, 8, 1);
+}
+
 static void long_pieces_are_not_kept(void **state)
 {
 	struct fake *f = *state;
@@ -309,6 +370,11 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(a_span_that_cannot_be_read_does_no_harm, setup,
 					    teardown),
 	    cmocka_unit_test(spans_of_a_process_are_read_by_one_call),
+	    cmocka_unit_test_setup_teardown(what_was_read_before_is_read_again_behind_the_rest,
+					    setup, teardown),
+	    cmocka_unit_test_setup_teardown(what_is_read_again_is_not_kept, setup, teardown),
+	    cmocka_unit_test_setup_teardown(what_cannot_be_read_again_counts_as_read, setup,
+					    teardown),
 	    cmocka_unit_test_setup_teardown(long_pieces_are_not_kept, setup, teardown),
 	    cmocka_unit_test(of_unknown_mappings_only_pages_in_memory_are_read),
 	};
