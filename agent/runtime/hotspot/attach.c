@@ -211,6 +211,7 @@ static int attach_again(struct runtime_target *target, struct kiln_runtime *ret_
 	struct hotspot_process *p = target->previous;
 
 	p->refs++;
+	read_version(p, target);
 	tell_kernel(p, target, ret_kernel);
 	*ret_state = p;
 	return 0;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two policies on one node, one of which disables the tracers of script languages: neither the kernel nor the agent reads
-any memory of the interpreter of a Python process under that policy, while other processes' Python frames are shown. The
-tracers of Ruby, PHP and Perl are switched off and on while programs run."""
+"""Two policies on one node, one of which disables the tracers of languages: neither the kernel nor the agent reads any memory
+of the interpreter of a Python process under that policy, while other processes' Python frames are shown. The tracers of Java,
+Ruby, PHP and Perl are switched off and on while programs run."""
 import collections
 import json
 import os
@@ -17,6 +17,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "agent"))
 from node_operator import Operator, Pod  # noqa: E402
 from parts import ContainerCgroup, agent, profiling, wait_until  # noqa: E402
+import hotspot_stacks  # noqa: E402
 import perl_stacks  # noqa: E402
 import php_stacks  # noqa: E402
 import python_stacks  # noqa: E402
@@ -25,13 +26,14 @@ import ruby_stacks  # noqa: E402
 ON, OFF = 1, 2
 PROGRAMS = os.environ.get("KILN_RUNTIME_PROGRAMS", "")
 FRAME = re.compile(r"Instrumentation: ([a-z0-9-]+), Function: ([^,\n]*)")
+WHOLE = {"_start", "JavaMain"}  # outermost functions: Java's main() has a thread of its own, in a libc without symbols
 PORT = 13990 + os.getpid() % 90
 
 
 class Node(Operator):
     def _policy(self, policy_id):
         policy = super()._policy(policy_id)
-        policy.disabled_tracers.extend(["python", "ruby", "php", "perl"] if policy_id == OFF else [])
+        policy.disabled_tracers.extend(["jvm", "python", "ruby", "php", "perl"] if policy_id == OFF else [])
         return policy
 
 
@@ -157,9 +159,20 @@ def test_off_means_not_one_read(tmp_path):
         operator.close()
 
 
-def scripts():
+JAVA = "class Work { static int work() { int i = 0; while (i < 9999) i++; return i; } " \
+       "public static void main(String[] a) { for (int x = 0;; x += work()) if (x == 7) System.out.println(x); } }"
+
+
+def scripts(directory):
     """{tracer: command} of the available languages; each program runs a function `work`."""
     found = {}
+    root, _ = hotspot_stacks.root_of(hotspot_stacks.NEWEST)
+    if root:
+        (directory / "Work.java").write_text(JAVA)
+        directory.chmod(0o755)
+        # Without the compilers, so that work() keeps its frame.
+        found["jvm"] = hotspot_stacks.in_root(root, str(directory), [
+            hotspot_stacks.java(hotspot_stacks.NEWEST), "-Xint", "/w/Work.java"])
     for tracer, get, version, program, script in (
             ("ruby", ruby_stacks.root_of, ruby_stacks.VERSIONS[0], "ruby{}",
              "def work; i = 0; i += 1 while i < 9999; end; loop { work }"),
@@ -174,13 +187,13 @@ def scripts():
 
 
 def test_each_tracer_is_switched_in_a_namespace(tmp_path):
-    operator, running, found = Node(tmp_path), {}, scripts()
+    operator, running, found = Node(tmp_path), {}, scripts(tmp_path)
     if not found:
-        pytest.skip("none of Ruby, PHP and Perl can be had")
+        pytest.skip("none of Java, Ruby, PHP and Perl can be had")
     pods = {tracer: Pod(i, ON) for i, tracer in enumerate(found)}
     try:
         operator.tell(policies={ON: (True, 97), OFF: (True, 97)}, pods=list(pods.values()), default=(False, 20))
-        with agent.Agent(config=config(operator, "ruby|php|perl")) as a:
+        with agent.Agent(config=config(operator, "java|ruby|php|perl")) as a:
             profiling(a)
             operator.connected()
             for tracer, command in found.items():
@@ -188,13 +201,18 @@ def test_each_tracer_is_switched_in_a_namespace(tmp_path):
             out = Output(a)
 
             def shown(tracer):
-                """(number of the function `work` in frames of the runtime, number of samples with _start) so far."""
+                """(number of the function `work` in frames of the runtime, number of whole stacks) so far."""
                 frames = out.read()[running[tracer].process.pid]
                 return (sum(n for (kind, name), n in frames.items() if kind == tracer and re.search("work", name)),
-                        sum(n for (_, name), n in frames.items() if name == "_start"))
+                        sum(n for (_, name), n in frames.items() if name in WHOLE))
 
             for tracer in found:
                 wait_until(f"frames of {tracer}", lambda t=tracer: shown(t)[0] > 5, 90)
+            # What ProfilingNode shows: each tracer is available, and the versions that were attached to.
+            wait_until("the versions in the report", lambda: {
+                t.name for t in operator.reports[-1].tracers if t.state == t.LOADED and t.versions} >= set(found), 30)
+            versions = {t.name: list(t.versions) for t in operator.reports[-1].tracers if t.name in found}
+            assert all(re.fullmatch(r"[0-9.]+", v) for seen in versions.values() for v in seen), versions
 
             def switch(policy):
                 for pod in pods.values():
