@@ -403,8 +403,8 @@ struct kiln_knobs {
 				 * one. Set before loading. */
 	uint32_t pad2;
 	uint64_t pad3[2]; /* to the end of the cache line */
-	/* Index: tgid modulo KILN_KNOWN_PROCESSES. Incremented after the entry in `processes` of a
-	 * process with that index has changed: each CPU's copy of it is out of date then. */
+	/* By tgid modulo KILN_KNOWN_PROCESSES. User space adds one after it has changed the entry
+	 * in `processes` of a process with that index: CPUs then copy the entry anew. */
 	uint32_t processes_epoch[KILN_KNOWN_PROCESSES];
 };
 KILN_ASSERT_SIZE(kiln_knobs, 128);

@@ -51,7 +51,8 @@ struct name {
 	struct line lines[];
 };
 
-/* A name that is known, and was touched in WINDOW; WINDOW holds as long as it is in the table. */
+/* The key of a name that is known and was touched in WINDOW: a small cache in front of the table.
+ */
 struct recent {
 	uint64_t words[2];
 	uint32_t space; /* 0: none */
@@ -60,7 +61,8 @@ struct recent {
 
 struct runtime_names {
 	pthread_mutex_t lock;
-	struct recent recent[RECENT]; /* by hash: most frames of a stack were in the one before */
+	struct recent
+	    recent[RECENT]; /* slot: the key's hash; consecutive stacks share most frames */
 	struct ids names, functions;
 	struct ref_table name_table, function_table;
 	uint32_t first, last; /* of the list */
@@ -304,7 +306,8 @@ static bool may_try_again(const struct runtime_names *n, const struct name *name
 	return name->tries < RUNTIME_NAME_TRIES && name->round != n->round;
 }
 
-/* The name is used in WINDOW: puts it at the end of the list. */
+/* Marks NAME as used in WINDOW, and moves it to the end of the list of last use. Returns its state.
+ */
 static enum runtime_name_state touch(struct runtime_names *n, struct name *name, uint32_t id,
 				     uint32_t window)
 {

@@ -124,7 +124,8 @@ static int new_place(struct target *t, uint64_t base)
 	return (int)found;
 }
 
-/* The piece that begins at BASE was read into place AT; KEPT: for later calls, too. */
+/* The piece that begins at BASE was read into place AT. KEPT: it stays valid beyond target_renew(),
+ * as target_keep_begin() says. */
 static void keep_piece(struct target *t, size_t at, uint64_t base, bool kept)
 {
 	struct target_piece *p = &t->pieces->pieces[at];
@@ -175,7 +176,7 @@ struct piece_batch {
 	struct iovec local[TARGET_BATCH], remote[TARGET_BATCH];
 	size_t place[TARGET_BATCH];
 	size_t n;
-	size_t n_new; /* before those that are read once more */
+	size_t n_new; /* the first n_new are of the spans, the rest of AGAIN */
 };
 
 static bool is_in_batch(const struct piece_batch *b, uint64_t base)
@@ -232,7 +233,7 @@ static void add_span(struct piece_batch *b, struct target *t, const struct targe
 		add_to_batch(b, t, base);
 }
 
-/* Drops the pieces of SPAN that are not kept for later calls. */
+/* Drops the pieces of SPAN that were to be valid until target_renew() only. */
 static void drop_span(struct target *t, const struct target_span *span)
 {
 	uint64_t base = span->address - span->address % TARGET_PIECE,

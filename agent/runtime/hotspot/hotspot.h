@@ -214,8 +214,8 @@ int hotspot_attach(const struct runtime_image *ri, struct runtime_target *target
 		   struct kiln_runtime *ret_kernel, void **ret_state,
 		   struct error *err) _must_check_;
 void hotspot_detach(void *state);
-/* Finds the counters that the walker reads: a JVM that starts does not have all of
- * them. */
+/* Finds the JVM's counters that the walker reads. While it starts, a JVM may lack some: call again
+ * later. */
 void hotspot_find_counters(struct hotspot_process *p, const struct target_memory *memory);
 void hotspot_tell_kernel(const struct hotspot_process *p, struct kiln_runtime *ret);
 

@@ -83,9 +83,10 @@ KILN_INLINE uint32_t hotspot_code_frame(const struct hotspot_code *code)
 }
 
 /*
- * The fast path, for nearly all frames: emits frames of compiled code and steps to their callers,
- * up to the first one that has no valid cache entry, or whose return address and rbp are outside of
- * the stack window. Returns how many it has emitted; 0 for a leaf.
+ * The fast path, for nearly all frames: emits frames of compiled code and steps to their callers.
+ * Stops at a frame that has no valid entry in the rule cache, or whose saved rbp and return address
+ * are not in the stack window. Returns the number of frames emitted; always 0 at the leaf, whose pc
+ * is no return address.
  */
 KILN_GLOBAL int hotspot_run(uint32_t slot)
 {

@@ -289,7 +289,8 @@ static void what_was_read_before_is_read_again_behind_the_rest(void **state)
 	assert_true(target_has_read(&f->memory));
 }
 
-/* What is read once more may be gone when code is asked for again: it is not kept for that code. */
+/* AGAIN tells whether the code still exists, so each later call has to read it anew: it is never
+ * kept with the code's other pieces. */
 static void what_is_read_again_is_not_kept(void **state)
 {
 	struct fake *f = *state;
