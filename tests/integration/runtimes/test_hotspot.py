@@ -3,8 +3,8 @@
 """Java of several versions under the agent: what a sample shows is what the machine itself says of its stacks.
 usage: test_hotspot.py chains|special [VERSION...]   (exit 77: no such machine can be had)
 Without versions the oldest and the newest one, interpreted and by the compilers' default; with KILN_MATRIX=1 all
-versions, and each with more options. With KILN_LONG=1 until there are 2,000 samples of each program, and no more than
-0.5 % of them may be cut."""
+versions, and each with more options. With KILN_LONG=1 at 997 Hz until there are 2,000 samples of each thread of each
+program, and no more than 0.5 % of a program's may be cut."""
 import collections
 import contextlib
 import os
@@ -43,7 +43,7 @@ CUT = 0.005 if LONG else 0.01   # the first page of a signal's or a new thread's
 WRONG = 0.005
 CALLS = 0.03  # calls that no chain has; the outermost frame of code that is just deoptimized may be missing
 TOGETHER = 4  # programs at a time; when many of one cgroup start at once, their first stacks are cut
-ENOUGH = 2000 if LONG else 100  # samples of each program, if they come within WAIT
+ENOUGH = 2000 if LONG else 100  # samples of each program, with KILN_LONG=1 of each thread, if they come within WAIT
 LEAST = ENOUGH // 10
 WORKER = "the worker of "  # followed by a construct; longer than a thread's name in the kernel
 NAMED = 0.95  # smallest share of samples with the whole name of such a thread
@@ -59,14 +59,16 @@ def wait_for(name, program, texts):
         time.sleep(0.2)
 
 
-def run(programs, others=()):
-    """{pid: samples} of PROGRAMS and OTHERS, when each of PROGRAMS has ENOUGH samples with Java frames, or after WAIT s."""
+def run(programs, others=(), threads=()):
+    """{pid: samples} of PROGRAMS and OTHERS, when each of PROGRAMS (with THREADS: each thread of these names in each of them)
+    has ENOUGH samples with Java frames, or after WAIT s."""
     pids = [p.pid for p in programs]
     every = pids + [p.pid for p in others]
     deadline, seen, rest = time.monotonic() + WAIT, collections.Counter(), ""
-    with agent.Agent(*sum((["--pid", pid] for pid in every), []), config=stacks.config()) as a:
+    wanted = [(pid, thread) for pid in pids for thread in threads or [""]]
+    with agent.Agent(*sum((["--pid", pid] for pid in every), []), config=stacks.config(997 if LONG else 97)) as a:
         with open(a.out_path, encoding="utf-8", errors="replace") as out:
-            while min(seen[pid] for pid in pids) < ENOUGH and time.monotonic() < deadline:
+            while min(seen[key] for key in wanted) < ENOUGH and time.monotonic() < deadline:
                 if a.process.poll() is not None:
                     break
                 time.sleep(0.5)
@@ -74,7 +76,8 @@ def run(programs, others=()):
                 for sample in whole:
                     if "Instrumentation: jvm" in sample:
                         n = sum(map(int, re.findall(r"^  Values: \[(\d+)", sample, re.M)))
-                        seen.update({int(pid): n for pid in re.findall(r"process\.pid: (\d+)", sample)})
+                        thread = "".join(re.findall(r"^  thread\.name: (.*) \(Str", sample, re.M)) if threads else ""
+                        seen.update({(int(pid), thread): n for pid in re.findall(r"process\.pid: (\d+)", sample)})
         status = a.stop()
         if status:
             raise RuntimeError(f"agent: exit {status}: {a.stderr()[-500:]}")
@@ -155,7 +158,8 @@ def chains(found, directory):
                         for key, (r, options) in part}
             for key, p in programs.items():
                 wait_for(key, p, ["told " + construct.replace("blocking", "parking") for construct in CONSTRUCTS])
-            samples = run(list(programs.values()))
+            samples = run(list(programs.values()), threads=[
+                WORKER + construct.replace("blocking", "parking") for construct in CONSTRUCTS] if LONG else ())
             for key, p in programs.items():
                 one = stacks.Judge(stacks.chains(p.said()), lines=lines)
                 problems += judge(" ".join(key), samples[p.pid], one, 0 if key[1] == "inlined" else 0.3)
