@@ -8,7 +8,8 @@ is where the image of deploy/*.Dockerfile has it. The same input gives the same 
 usage: image.py --name REF --output FILE [--entrypoint PATH] [--user UID:GID] [--port N]... SOURCE=TARGET...
 
 REF is the full name that the runtime knows it by (docker.io/library/NAME:TAG for a plain NAME:TAG).
-SOURCE=TARGET is a file that goes to TARGET; "->LINK=TARGET" a symbolic link to LINK.
+SOURCE=TARGET is a file that goes to TARGET, or a directory whose files go below TARGET as they are, without the
+libraries that they need; "->LINK=TARGET" a symbolic link to LINK.
 `ctr -n k8s.io images import FILE` takes the result."""
 import argparse
 import hashlib
@@ -121,6 +122,12 @@ def build_layer(files):
             fail(f"{given}: want SOURCE=/TARGET")
         if source.startswith("->"):
             layer.link(layer.place(target), source[2:])
+            continue
+        if os.path.isdir(source):
+            for directory, _, names in sorted(os.walk(source)):
+                for name in sorted(names):
+                    path = os.path.join(directory, name)
+                    layer.copy(path, os.path.join(target, os.path.relpath(path, source)))
             continue
         layer.copy(source, target)
         for path, file in sorted(libraries(source).items()):
