@@ -44,9 +44,13 @@ enum {
 	/* While functions come that are new, after the name of one could not be read: its process
 	 * has ended, or the function is gone from memory. Others may be as short-lived. */
 	DRAIN_LOST_MS = 20,
-	NEW_FOR_MS = 1000,   /* how long after the last new function */
-	LOST_FOR_MS = 10000, /* how long after the last such loss */
-	DRAIN_MORE_MS = 1,   /* when the ring is not empty; must not be 0: see set_drain_timer() */
+	NEW_FOR_MS = 1000, /* how long after the last new function */
+	/* How long after the last such loss: twice as long as before, up to the maximum, if another
+	 * comes soon. In 10 s after a single loss of a Kotlin compiler the loop took twice its
+	 * CPU time. */
+	LOST_FOR_MS = 500,
+	LOST_FOR_MAX_MS = 10000,
+	DRAIN_MORE_MS = 1, /* when the ring is not empty; must not be 0: see set_drain_timer() */
 };
 enum phase { STARTING, RUNNING, SETTLING, NAMING_LAST, FLUSHING, CLOSING };
 
@@ -91,8 +95,9 @@ struct agent {
 	uint64_t settle_until_ms;
 	struct error failure; /* of an exporter; the run goes on, and the exit code reports it */
 	uv_timer_t drain_timer, window_timer, end_timer;
-	uint64_t names_ms; /* uv_now() when a new runtime frame was met last */
-	uint64_t lost_ms;  /* uv_now() when a runtime frame's name could not be read last */
+	uint64_t names_ms;    /* uv_now() when a new runtime frame was met last */
+	uint64_t lost_ms;     /* uv_now() when a runtime frame's name could not be read last */
+	uint64_t lost_for_ms; /* how long the loop is in a hurry for that; 0: none was lost yet */
 	uv_poll_t ring_poll;
 	uint64_t ring_ms; /* uv_now() of the ring's last wakeup */
 	bool ring_rests;  /* the ring is not polled until the next drain */

@@ -173,9 +173,13 @@ static void set_drain_timer(struct agent *a, bool more)
 
 	if (intake_met_names(a->intake))
 		a->names_ms = now;
-	if (intake_lost_names(a->intake))
+	if (intake_lost_names(a->intake)) {
+		a->lost_for_ms = now - a->lost_ms < 4 * a->lost_for_ms
+				     ? MIN(2 * a->lost_for_ms, (uint64_t)LOST_FOR_MAX_MS)
+				     : LOST_FOR_MS;
 		a->lost_ms = now;
-	if (now - a->names_ms < NEW_FOR_MS && now - a->lost_ms < LOST_FOR_MS)
+	}
+	if (now - a->names_ms < NEW_FOR_MS && now - a->lost_ms < a->lost_for_ms)
 		interval = DRAIN_LOST_MS;
 	else if (intake_left_names(a->intake))
 		interval = DRAIN_NAMES_MS;
