@@ -141,6 +141,24 @@ arch_saved_registers(uint64_t *leaf, const void *saved, uint32_t *ret_syscall)
 	return 0;
 }
 
+/*
+ * Where the task entered the kernel, from the registers at SAVED: the number of the system call,
+ * the pc and the sp. Returns 0, or -1 if they cannot be read.
+ */
+static inline __attribute__((always_inline)) int arch_entry_place(uint64_t place[3],
+								  const void *saved)
+{
+	const struct pt_regs *regs = saved;
+	uint64_t from[2]; /* sp, pc */
+
+	if (bpf_probe_read_kernel(from, sizeof(from), (const uint64_t *)saved + ARCH_REG_SP))
+		return -1;
+	place[0] = (uint64_t)BPF_CORE_READ(regs, syscallno);
+	place[1] = from[1];
+	place[2] = from[0];
+	return 0;
+}
+
 /* Bytes of a kernel stack (asm/memory.h, THREAD_SIZE: 16 KiB, a page where that is more; only KASAN
  * makes it larger), and of the registers at its top (asm/processor.h, task_pt_regs()). */
 #define ARCH_STACK_SIZE		  (page_size > 16384 ? page_size : 16384)

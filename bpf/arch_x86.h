@@ -147,6 +147,25 @@ arch_saved_registers(uint64_t *leaf, const void *saved, uint32_t *ret_syscall)
 	return 0;
 }
 
+/*
+ * Where the task entered the kernel, from the registers at SAVED: the number of the system call,
+ * the pc and the sp. Returns 0, or -1 if they cannot be read.
+ */
+static inline __attribute__((always_inline)) int arch_entry_place(uint64_t place[3],
+								  const void *saved)
+{
+	uint64_t from[5]; /* orig_rax, rip, cs, eflags, rsp */
+
+	if (bpf_probe_read_kernel(from, sizeof(from),
+				  (const char *)saved +
+				      __builtin_offsetof(struct pt_regs, orig_rax)))
+		return -1;
+	place[0] = from[0];
+	place[1] = from[1];
+	place[2] = from[4];
+	return 0;
+}
+
 /* Bytes of a kernel stack (page_64_types.h, THREAD_SIZE: only KASAN makes it larger), and of the
  * registers at its top (processor.h, task_pt_regs(): no padding). */
 #define ARCH_STACK_SIZE		  16384

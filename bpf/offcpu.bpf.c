@@ -36,8 +36,10 @@
 
 enum {
 	TASK_DEAD = 0x80,      /* include/linux/sched.h */
-	MEAN_SHIFT = 2,	       /* a wait has the weight 1/4 in the new mean */
-	MEAN_MAX = 2000000000, /* ns */
+	MEAN_WEIGHT = 2,       /* a wait has the weight 2^-2 in the new mean */
+	LONG_WAIT = 1000000,   /* ns: a shorter one is never unusual */
+	UNUSUAL = 8,	       /* times the mean of the other waits */
+	SHORT_MEAN = 32,       /* 131 us, in the unit of the means: no unusual place any more */
 	CLOCK_STAYS = 1000000, /* ns until the lag of a switch_clock is measured again */
 };
 
@@ -112,7 +114,9 @@ static __attribute__((noinline)) struct kiln_thread *claim_thread(uint32_t tid, 
 	t->random = (uint32_t)(now ^ now >> 32 ^ tid * 0x9e3779b9U) | 1;
 	t->walked = 0;
 	/* The first waits of a thread are walked, however short: they may be its last. */
-	t->mean[0] = t->mean[1] = MEAN_MAX;
+	t->mean[KILN_MEAN_OTHER] = t->mean[KILN_MEAN_QUEUE] = KILN_MEAN_MAX;
+	for (int i = 0; i < KILN_PLACES; i++)
+		t->mean[KILN_MEAN_PLACE + i] = t->place[i] = 0;
 	t->tid = tid;
 	return t;
 }
@@ -136,8 +140,28 @@ static __attribute__((noinline)) void decide_waits(struct cgroup_subsys_state *c
 		t->rate = policy->off_cpu & KILN_OFF_CPU_RATE_MASK;
 		if (t->rate)
 			t->rate |= v.index << 24;
-		t->runtimes = policy->runtimes;
 	}
+}
+
+/* The runtimes of the thread's policy. */
+static __always_inline uint32_t runtimes_of(const struct kiln_thread *t)
+{
+	uint32_t index = t->rate >> 24;
+	const struct kiln_policy *policy = bpf_map_lookup_elem(&policies, &index);
+
+	return policy ? policy->runtimes : 0;
+}
+
+/* A hash of the place in which TASK, which does not run, has entered the kernel. 0: not known. */
+static __attribute__((noinline)) uint16_t place_of(struct task_struct *task)
+{
+	uint64_t place[3], hash;
+
+	if (arch_entry_place(place, saved_registers(task)))
+		return 0;
+	hash = (place[0] * 0x9e3779b97f4a7c15ULL ^ place[1]) * 0x9e3779b97f4a7c15ULL ^ place[2];
+	hash *= 0x9e3779b97f4a7c15ULL;
+	return (uint16_t)(hash >> 48) | 1;
 }
 
 static __always_inline long task_state(struct task_struct *task)
@@ -194,12 +218,43 @@ static __attribute__((noinline)) void tell_end(struct kiln_thread *t, uint64_t n
 		cpu->stats.n[KILN_STAT_WAIT_END_LOST]++;
 }
 
+static __always_inline uint16_t new_mean(uint16_t mean, uint32_t wait)
+{
+	return (uint16_t)(mean + (((int32_t)wait - mean) >> MEAN_WEIGHT));
+}
+
+/*
+ * TASK has waited for WAIT, in units of the means, in none of T's places. Makes the place one of
+ * them if the wait was unusually long for T. Else returns 0: the wait belongs to the other ones.
+ */
+static __attribute__((noinline)) int keep_place(struct kiln_thread *t, struct task_struct *task,
+						uint32_t wait)
+{
+	uint32_t shorter = t->mean[KILN_MEAN_PLACE] > t->mean[KILN_MEAN_PLACE + 1], at;
+	uint16_t place;
+
+	if (wait < UNUSUAL * (uint32_t)t->mean[KILN_MEAN_OTHER])
+		return 0;
+	place = place_of(task);
+	if (!place)
+		return 0;
+	at = place == t->place[0] ? 0 : place == t->place[1] ? 1 : shorter;
+	if (place != t->place[at] && wait <= t->mean[KILN_MEAN_PLACE + at])
+		return 0;
+	/* As if the waits before had been short: the place may seldom have long ones. */
+	if (place != t->place[at])
+		t->mean[KILN_MEAN_PLACE + at] = 0;
+	t->place[at] = place;
+	t->mean[KILN_MEAN_PLACE + at] = new_mean(t->mean[KILN_MEAN_PLACE + at], wait);
+	return 1;
+}
+
 static __always_inline void begin_running(struct task_struct *task, uint64_t now)
 {
 	uint32_t tid = thread_id(task);
 	struct kiln_thread *t = tid ? find_thread(tid) : 0;
-	uint32_t *mean;
-	uint64_t ns;
+	uint32_t which;
+	uint64_t ns, wait;
 
 	if (!t || !t->out)
 		return;
@@ -208,14 +263,20 @@ static __always_inline void begin_running(struct task_struct *task, uint64_t now
 	ns = now > t->out ? now - t->out : 0;
 	if (t->chance)
 		tell_end(t, ns);
-	mean = &t->mean[t->out & 1];
+	which = t->out & (KILN_MEANS - 1);
 	/* In this order: off_cpu_due() reads `waited` before `out`. */
 	t->waited += ns;
 	asm volatile("" ::: "memory");
 	t->out = 0;
-	if (ns > MEAN_MAX)
-		ns = MEAN_MAX;
-	*mean = (uint32_t)(*mean + (((int64_t)ns - *mean) >> MEAN_SHIFT));
+	wait = ns >> KILN_MEAN_SHIFT;
+	if (wait > KILN_MEAN_MAX)
+		wait = KILN_MEAN_MAX;
+	if (which == KILN_MEAN_OTHER && ns >= LONG_WAIT && keep_place(t, task, (uint32_t)wait))
+		return;
+	t->mean[which] = new_mean(t->mean[which], (uint32_t)wait);
+	/* Its waits are short again: a thread without places need not look where it waits. */
+	if (which >= KILN_MEAN_PLACE && t->mean[which] < SHORT_MEAN)
+		t->place[which - KILN_MEAN_PLACE] = 0;
 }
 
 /* The probability with which a wait of NS is walked at RATE, in units of 2^-32; may exceed 2^32. */
@@ -224,18 +285,35 @@ static __always_inline uint64_t chance_of(uint64_t ns, uint32_t rate)
 	return ns * (rate & KILN_OFF_CPU_RATE_MASK) >> KILN_OFF_CPU_RATE_SHIFT;
 }
 
+/* Which mean the wait of TASK that begins belongs to. */
+static __always_inline uint32_t mean_of(const struct kiln_thread *t, struct task_struct *task,
+					uint32_t queue)
+{
+	uint16_t place;
+
+	if (queue)
+		return KILN_MEAN_QUEUE;
+	if (!t->place[0] && !t->place[1])
+		return KILN_MEAN_OTHER;
+	place = place_of(task);
+	if (place && place == t->place[0])
+		return KILN_MEAN_PLACE;
+	return place && place == t->place[1] ? KILN_MEAN_PLACE + 1 : KILN_MEAN_OTHER;
+}
+
 /*
  * Draws whether the wait that begins NOW is walked. Returns the probability with which it is, or 0
- * if it is not. QUEUE: the thread waits on the run queue. The probability follows from the mean of
- * the thread's waits, or from the time since its last walk, so that the first long wait after many
- * short ones is not missed. That time is squared, so that it does not add many walks of a thread
- * that waits very often.
+ * if it is not. The probability follows from the mean WHICH, or from the time since the thread's
+ * last walk, so that the first long wait after many short ones is not missed. That time is squared,
+ * so that it does not add many walks of a thread that waits very often.
  */
-static __always_inline uint32_t draw(struct kiln_thread *t, uint64_t now, uint32_t queue)
+static __always_inline uint32_t draw(struct kiln_thread *t, uint64_t now, uint32_t which)
 {
 	uint32_t shift = off_cpu_shift & 31, moment = (uint32_t)(now >> KILN_WALKED_SHIFT),
 		 random = t->random;
-	uint64_t since = moment - t->walked, chance = chance_of(t->mean[queue & 1], t->rate);
+	uint64_t since = moment - t->walked,
+		 chance = chance_of((uint64_t)t->mean[which & (KILN_MEANS - 1)] << KILN_MEAN_SHIFT,
+				    t->rate);
 
 	if (since > KILN_WALKED_MAX)
 		since = KILN_WALKED_MAX;
@@ -266,7 +344,7 @@ static __always_inline uint32_t draw(struct kiln_thread *t, uint64_t now, uint32
 static __always_inline struct kiln_thread *begin_waiting(struct task_struct *task, uint64_t now,
 							 uint32_t queue)
 {
-	uint32_t epoch = *(volatile uint32_t *)&policy_epoch, tid = thread_id(task);
+	uint32_t epoch = *(volatile uint32_t *)&policy_epoch, tid = thread_id(task), which;
 	struct cgroup_subsys_state *css = 0;
 	struct kiln_thread *t;
 	uint64_t serial = 0;
@@ -304,10 +382,10 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 		decide_waits(css, serial, epoch, process_id(task), t);
 	if (!t->rate)
 		return 0;
-	/* The lowest bit of `out` tells to which mean the wait belongs. */
+	which = mean_of(t, task, queue);
 	t->waited = now - task->se.sum_exec_runtime;
-	t->out = (now & ~1ULL) | queue;
-	t->chance = draw(t, now, queue);
+	t->out = (now & ~(KILN_MEANS - 1ULL)) | which;
+	t->chance = draw(t, now, which);
 	return t->chance ? t : 0;
 }
 
@@ -333,7 +411,7 @@ static __attribute__((noinline)) int begin_wait(void *ctx, struct kiln_cpu *cpu,
 						uint32_t tgid)
 {
 	const struct kiln_verdict verdict = {
-	    .index = t->rate >> 24, .runtimes = t->runtimes, .cgroup = own_cgroup()};
+	    .index = t->rate >> 24, .runtimes = runtimes_of(t), .cgroup = own_cgroup()};
 	const struct beginning b = {
 	    .verdict = &verdict,
 	    .value = t->chance == ~0U ? KILN_OFF_CPU_CERTAIN : t->chance,
@@ -440,7 +518,7 @@ static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_st
 	if (!t->rate)
 		return 0;
 	if (!t->out)
-		t->out = now & ~1ULL;
+		t->out = now & ~(KILN_MEANS - 1ULL);
 	return t;
 }
 
@@ -471,7 +549,7 @@ static __always_inline int describe_sleeper(struct task_struct *task, const stru
 	r->tgid = tgid;
 	r->tid = thread_id(task);
 	r->policy = (uint16_t)(t->rate >> 24);
-	r->runtimes = t->runtimes;
+	r->runtimes = runtimes_of(t);
 	r->origin = KILN_ORIGIN_OFF_CPU;
 	r->value = KILN_OFF_CPU_CERTAIN;
 	r->flags = KILN_SAMPLE_KERNEL_MODE | KILN_SAMPLE_FIRST_FRAME;

@@ -308,26 +308,40 @@ enum kiln_wait {
 };
 
 /*
+ * The waits of a thread whose moving mean is kept apart: those in its places with unusually long
+ * waits (a place: system call, pc and sp), on the run queue, and all others.
+ */
+enum kiln_mean { KILN_MEAN_OTHER, KILN_MEAN_QUEUE, KILN_MEAN_PLACE, KILN_MEANS = 4 };
+enum {
+	KILN_PLACES = KILN_MEANS - KILN_MEAN_PLACE,
+	KILN_MEAN_SHIFT = 12,
+	KILN_MEAN_MAX = 0xffff, /* 268 ms */
+};
+
+/*
  * `threads`: one thread. It is in slot tid & (KILN_MAX_THREADS - 1), or in that slot's number ^ 1.
  * Written by the CPU that switches the thread. Mapped into user space, which reads from it which
  * threads still wait.
  */
 struct kiln_thread {
 	/* Of the thread's policy, as in struct kiln_verdict; css has its low 32 bits only. */
-	uint32_t css, epoch, runtimes;
-	uint32_t rate; /* low 24 bits: the policy's off_cpu; high 8: its index */
+	uint32_t css, epoch;
+	uint32_t rate;	 /* low 24 bits: the policy's off_cpu; high 8: its index */
+	uint32_t random; /* never 0 */
 	/* ns: CLOCK_MONOTONIC minus the thread's run time (sum_exec_runtime), a difference that
 	 * grows only while the thread waits. base: its value when the thread got this slot;
 	 * waited: when the thread was last switched out or in. */
 	uint64_t base, waited;
-	uint64_t out;	 /* when it was switched out, CLOCK_MONOTONIC; 0: it runs */
-	uint32_t tid;	 /* 0: free */
-	uint32_t random; /* never 0 */
+	/* When it was switched out, CLOCK_MONOTONIC; the lowest two bits tell to which mean the
+	 * wait belongs (enum kiln_mean). 0: it runs. */
+	uint64_t out;
+	uint32_t tid; /* 0: free */
 	/* The probability, in units of 2^-32, with which the stack was walked when the thread was
 	 * switched out; ~0: certain; 0: the stack was not walked. */
 	uint32_t chance;
-	uint32_t walked;  /* time of the last walk, in 2^KILN_WALKED_SHIFT ns */
-	uint32_t mean[2]; /* ns: moving mean of its waits; [0]: blocked, [1]: on the run queue */
+	uint32_t walked;	     /* time of the last walk, in 2^KILN_WALKED_SHIFT ns */
+	uint16_t mean[KILN_MEANS];   /* moving means of its waits, in 2^KILN_MEAN_SHIFT ns */
+	uint16_t place[KILN_PLACES]; /* hashes, of the places of the last means; 0: none */
 };
 KILN_ASSERT_SIZE(kiln_thread, 64);
 enum {
