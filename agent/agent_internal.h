@@ -45,9 +45,9 @@ enum {
 	 * has ended, or the function is gone from memory. Others may be as short-lived. */
 	DRAIN_LOST_MS = 20,
 	NEW_FOR_MS = 1000, /* how long after the last new function */
-	/* How long after the last such loss: twice as long as before, up to the maximum, if another
-	 * comes soon. In 10 s after a single loss of a Kotlin compiler the loop took twice its
-	 * CPU time. */
+	/* How long DRAIN_LOST_MS is used after such a loss: 500 ms; if losses soon follow one
+	 * another, twice as long as after the loss before, up to 10 s. Not always 10 s: a single
+	 * loss then doubled the loop's CPU time beside a Kotlin compiler. */
 	LOST_FOR_MS = 500,
 	LOST_FOR_MAX_MS = 10000,
 	DRAIN_MORE_MS = 1, /* when the ring is not empty; must not be 0: see set_drain_timer() */

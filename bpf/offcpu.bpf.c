@@ -36,7 +36,7 @@
 
 enum {
 	TASK_DEAD = 0x80,      /* include/linux/sched.h */
-	MEAN_WEIGHT = 2,       /* a wait has the weight 2^-2 in the new mean */
+	MEAN_SHIFT = 2,	       /* a wait has the weight 1/4 in the new mean */
 	LONG_WAIT = 1000000,   /* ns: a shorter one is never unusual */
 	UNUSUAL = 8,	       /* times the mean of the other waits */
 	SHORT_MEAN = 32,       /* 131 us, in the unit of the means: no unusual place any more */
@@ -152,7 +152,10 @@ static __always_inline uint32_t runtimes_of(const struct kiln_thread *t)
 	return policy ? policy->runtimes : 0;
 }
 
-/* A hash of the place in which TASK, which does not run, has entered the kernel. 0: not known. */
+/*
+ * A hash of the system call, pc and sp with which TASK entered the kernel. TASK is being switched
+ * out or in, so it is in the kernel. Never 0, except when its registers cannot be read.
+ */
 static __attribute__((noinline)) uint16_t place_of(struct task_struct *task)
 {
 	uint64_t place[3], hash;
@@ -220,12 +223,14 @@ static __attribute__((noinline)) void tell_end(struct kiln_thread *t, uint64_t n
 
 static __always_inline uint16_t new_mean(uint16_t mean, uint32_t wait)
 {
-	return (uint16_t)(mean + (((int32_t)wait - mean) >> MEAN_WEIGHT));
+	return (uint16_t)(mean + (((int32_t)wait - mean) >> MEAN_SHIFT));
 }
 
 /*
- * TASK has waited for WAIT, in units of the means, in none of T's places. Makes the place one of
- * them if the wait was unusually long for T. Else returns 0: the wait belongs to the other ones.
+ * A wait of TASK has ended that is counted in no place's mean yet. WAIT: its length, in units of
+ * 2^KILN_MEAN_SHIFT ns. If it was unusually long for the thread, gives its place a mean, which may
+ * replace the place with the shorter waits, and returns 1. Else returns 0: the wait belongs to
+ * KILN_MEAN_OTHER.
  */
 static __attribute__((noinline)) int keep_place(struct kiln_thread *t, struct task_struct *task,
 						uint32_t wait)
@@ -241,7 +246,7 @@ static __attribute__((noinline)) int keep_place(struct kiln_thread *t, struct ta
 	at = place == t->place[0] ? 0 : place == t->place[1] ? 1 : shorter;
 	if (place != t->place[at] && wait <= t->mean[KILN_MEAN_PLACE + at])
 		return 0;
-	/* As if the waits before had been short: the place may seldom have long ones. */
+	/* The mean begins at 0: long waits may be rare in this place. */
 	if (place != t->place[at])
 		t->mean[KILN_MEAN_PLACE + at] = 0;
 	t->place[at] = place;
@@ -285,7 +290,7 @@ static __always_inline uint64_t chance_of(uint64_t ns, uint32_t rate)
 	return ns * (rate & KILN_OFF_CPU_RATE_MASK) >> KILN_OFF_CPU_RATE_SHIFT;
 }
 
-/* Which mean the wait of TASK that begins belongs to. */
+/* The index of the mean (enum kiln_mean) of the wait that TASK begins. */
 static __always_inline uint32_t mean_of(const struct kiln_thread *t, struct task_struct *task,
 					uint32_t queue)
 {
@@ -302,10 +307,12 @@ static __always_inline uint32_t mean_of(const struct kiln_thread *t, struct task
 }
 
 /*
- * Draws whether the wait that begins NOW is walked. Returns the probability with which it is, or 0
- * if it is not. The probability follows from the mean WHICH, or from the time since the thread's
- * last walk, so that the first long wait after many short ones is not missed. That time is squared,
- * so that it does not add many walks of a thread that waits very often.
+ * Decides at random whether the stack of the wait that begins NOW is walked. Returns the
+ * probability with which it was to be walked, or 0 if it is not. The probability is the larger of
+ * two: the usual wait, mean[WHICH], over the period of the policy; and the square of the time since
+ * the thread's last walk over that period. The second makes a long wait after many short ones
+ * likely to be walked; it is squared because it would otherwise double the walks of a thread with
+ * many short waits.
  */
 static __always_inline uint32_t draw(struct kiln_thread *t, uint64_t now, uint32_t which)
 {

@@ -308,8 +308,9 @@ enum kiln_wait {
 };
 
 /*
- * The waits of a thread whose moving mean is kept apart: those in its places with unusually long
- * waits (a place: system call, pc and sp), on the run queue, and all others.
+ * Each thread has several moving means of the length of its waits: one for waits on the run queue,
+ * one for each of two places where its waits are unusually long, and one for all other waits. A
+ * place is a system call together with the user-mode pc and sp at which it was made.
  */
 enum kiln_mean { KILN_MEAN_OTHER, KILN_MEAN_QUEUE, KILN_MEAN_PLACE, KILN_MEANS = 4 };
 enum {
@@ -341,7 +342,7 @@ struct kiln_thread {
 	uint32_t chance;
 	uint32_t walked;	     /* time of the last walk, in 2^KILN_WALKED_SHIFT ns */
 	uint16_t mean[KILN_MEANS];   /* moving means of its waits, in 2^KILN_MEAN_SHIFT ns */
-	uint16_t place[KILN_PLACES]; /* hashes, of the places of the last means; 0: none */
+	uint16_t place[KILN_PLACES]; /* hash of the place of mean[KILN_MEAN_PLACE + i]; 0: none */
 };
 KILN_ASSERT_SIZE(kiln_thread, 64);
 enum {
@@ -417,8 +418,9 @@ struct kiln_knobs {
 				 * one. Set before loading. */
 	uint32_t pad2;
 	uint64_t pad3[2]; /* to the end of the cache line */
-	/* By tgid modulo KILN_KNOWN_PROCESSES. User space adds one after it has changed the entry
-	 * in `processes` of a process with that index: CPUs then copy the entry anew. */
+	/* The version of entries in `processes`; the index is tgid modulo KILN_KNOWN_PROCESSES.
+	 * Whoever changes an entry, user space or a BPF program, increments its version afterwards.
+	 * A CPU that has kept a copy of the entry under an older version reads it again. */
 	uint32_t processes_epoch[KILN_KNOWN_PROCESSES];
 };
 KILN_ASSERT_SIZE(kiln_knobs, 128);

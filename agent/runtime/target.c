@@ -233,7 +233,7 @@ static void add_span(struct piece_batch *b, struct target *t, const struct targe
 		add_to_batch(b, t, base);
 }
 
-/* Drops the pieces of SPAN that were to be valid until target_renew() only. */
+/* Drops the cached pieces of SPAN, except those that stay valid beyond target_renew(). */
 static void drop_span(struct target *t, const struct target_span *span)
 {
 	uint64_t base = span->address - span->address % TARGET_PIECE,

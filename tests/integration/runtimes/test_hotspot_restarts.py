@@ -115,8 +115,10 @@ def restart(roots):
             with start(roots[version], version, n, pid) as process:
                 pid = process.pid
                 pids.append(pid)
-                run_for(process, SECONDS)
-                process.kill()
+                try:
+                    run_for(process, SECONDS)
+                finally:
+                    process.kill()
         if a.stop():
             raise RuntimeError(f"agent: {a.stderr()[-500:]}")
         return pids, textdump.parse(a.stdout().splitlines())
