@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "tests", "integration", "runti
 import depth  # noqa: E402
 import hotspot_stacks as stacks  # noqa: E402
 from kiln import agent  # noqa: E402
-from running import running_agent  # noqa: E402
+from running import empty_program, running_agent  # noqa: E402
 
 VERSION = os.environ.get("KILN_JAVA", "21")
 METHODS, CLASSES = 300, 100
@@ -100,21 +100,10 @@ def bench_methods(table, root, directory):
     table.add(f"agent's memory (RssAnon) for {len(seen)} Java methods", after - before, "MiB", 12)
 
 
-@contextlib.contextmanager
-def timers_alone(hz):
-    """Timers as the agent has them, with a BPF program that does nothing: what no profiler with timers can be below."""
-    program = os.path.join(os.path.dirname(agent.binary()), "kiln-bench-timers")
-    with subprocess.Popen([program, str(hz)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        if process.stdout.readline() != b"ready\n":
-            raise RuntimeError(program + " did not start")
-        yield
-        process.stdin.close()
-
-
 def bench_throughput(table, quick, root, directory):
     """What is compared is measured in turn, so that other load of the machine affects all of it."""
     seconds, rounds = (8, 1) if quick else (115, 5)  # ten minutes at 997 Hz in all
-    modes = {"997": lambda: running_agent(997), "20": lambda: running_agent(20), "timers": lambda: timers_alone(997)}
+    modes = {"997": lambda: running_agent(997), "20": lambda: running_agent(20), "timers": lambda: empty_program("timers", 997)}
     done = {mode: [] for mode in modes}
     with program(root, directory, "threads", 200, seconds=3600) as (process, out):
         time.sleep(10)  # until the JIT has compiled the program

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What off-CPU profiling costs programs that switch all the time. Measured in turn: without an agent, with an agent, and
-with an agent that profiles off-CPU at its default rate."""
+"""What off-CPU profiling costs programs that switch all the time. Measured in turn: without an agent, with an agent, with an
+agent that profiles off-CPU at its default rate, and with a BPF program at the switch that does nothing."""
+import contextlib
 import json
 import pathlib
 import statistics
@@ -9,8 +10,10 @@ import time
 
 from kiln import agent
 
+from running import empty_program
+
 WARM_UP = 2  # seconds, for the agent's start
-ARGUMENTS = {"none": None, "agent": (), "off-CPU": ("--off-cpu",)}
+ARGUMENTS = {"none": None, "agent": (), "off-CPU": ("--off-cpu",), "empty": None}
 
 
 class Switches:
@@ -80,8 +83,10 @@ def bench(table, path, quick):
     try:
         for i in range(rounds):
             order = list(ARGUMENTS.items())
-            for kind, arguments in order[i % 3:] + order[:i % 3]:
-                rate, ns = rate_with(switches, arguments, seconds)
+            i %= len(order)
+            for kind, arguments in order[i:] + order[:i]:
+                with empty_program("switches") if kind == "empty" else contextlib.nullcontext():
+                    rate, ns = rate_with(switches, arguments, seconds)
                 got[kind].append(rate)
                 if kind == "off-CPU":
                     cost.append(ns)
@@ -91,4 +96,5 @@ def bench(table, path, quick):
     table.add("switches a second, two processes on each CPU, no agent", base, "")
     table.add("  an agent without off-CPU takes", (1 - statistics.median(got["agent"]) / base) * 100, "%", 0.1)
     table.add("  one with off-CPU takes", (1 - statistics.median(got["off-CPU"]) / base) * 100, "%", 1.5)
+    table.add("  an empty program at the switch takes", (1 - statistics.median(got["empty"]) / base) * 100, "%")
     table.add("  BPF time a switch (with the kernel's statistics on)", statistics.median(cost), "ns")

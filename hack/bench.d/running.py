@@ -2,6 +2,7 @@
 """Runs the agent that is measured."""
 import contextlib
 import os
+import subprocess
 
 from kiln import agent
 
@@ -29,3 +30,15 @@ def running_agent(hz, exporter="folded_file: {path: /dev/null}", prefix=(), more
         a.url = f"http://127.0.0.1:{port}"
         a.wait_ready(url=a.url + "/readyz")
         yield a
+
+
+@contextlib.contextmanager
+def empty_program(*where):
+    """A BPF program that does nothing, called as the agent's programs are (arguments of kiln-bench-empty): what no profiler
+    that is called there can cost less than."""
+    path = os.path.join(os.path.dirname(agent.binary()), "kiln-bench-empty")
+    with subprocess.Popen([path, *map(str, where)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        if process.stdout.readline() != b"ready\n":
+            raise RuntimeError(path + " did not start")
+        yield
+        process.stdin.close()
