@@ -14,10 +14,11 @@ from running import running_agent
 SHALLOW, DEEP = 30, 120
 
 
-def cost(directory, pid, seconds):
-    """Samples the process PID for SECONDS at 997 Hz; returns (BPF nanoseconds per sample, frames per sample)."""
+def cost(directory, pid, seconds, more=""):
+    """Samples the process PID for SECONDS at 997 Hz; returns (BPF nanoseconds per sample, frames per sample). MORE: settings
+    of the receiver."""
     stacks = os.path.join(directory, "stacks.txt")
-    with running_agent(997, f'folded_file: {{path: "{stacks}"}}', pid=pid) as a:
+    with running_agent(997, f'folded_file: {{path: "{stacks}"}}', pid=pid, more=more) as a:
         time.sleep(3)  # until unwind tables and names are made
         before = agent.metrics(a.url + "/metrics")
         time.sleep(seconds)

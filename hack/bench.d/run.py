@@ -3,7 +3,7 @@
 """Measures what Kiln costs on this machine and prints one table: figure, measured value, goal (docs: budgets).
 
 usage: hack/bench [--quick] [--only PART[,PART]] [--json FILE] [PART...]
-PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes nine java operator stream live probe switches
+PARTS: bpf verifier cpu rate memory tables stacks bytes runtimes nine java operator stream live probe switches labels
 
 Nothing here is a test: a goal that is missed is shown, not failed. What cannot be measured (a program is not
 built, the machine lacks something) is named, and the exit status is 1."""
@@ -27,6 +27,7 @@ sys.path[:0] = [os.path.join(ROOT, "tests", "integration", "lib"), os.path.join(
 from kiln import agent, workload  # noqa: E402
 
 import bench_java  # noqa: E402
+import bench_labels  # noqa: E402
 import bench_live  # noqa: E402
 import bench_probe  # noqa: E402
 import bench_memory as bench_memory_load  # noqa: E402
@@ -263,7 +264,7 @@ PARTS = {"bpf": bench_bpf, "verifier": bench_verifier, "cpu": bench_cpu, "rate":
          "tables": bench_tables, "stacks": bench_stacks,
          "bytes": bench_bytes, "runtimes": bench_runtimes_load, "operator": bench_operator.bench, "stream": bench_stream.bench,
          "nine": bench_nine_runtimes, "java": bench_java_load, "live": bench_live.bench, "probe": bench_probe.bench,
-         "switches": bench_switches_load}
+         "switches": bench_switches_load, "labels": bench_labels.bench}
 
 
 def main():

@@ -7,7 +7,8 @@
  *   racing   each thread changes its context all the time, with ids that check each other
  *   garbage  contexts that are none: wild pointers, impossible sizes
  *   waiting  as steady, but it sleeps where that works
- *   none     no context
+ *   none     no context of a thread, but that of the process
+ *   unpublished   no context at all
  */
 #include "context.h"
 
@@ -156,15 +157,12 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void *(*run)(void *arg);
-	} modes[] = {{"steady", steady},
-		     {"waiting", waiting},
-		     {"racing", racing},
-		     {"garbage", garbage},
-		     {"none", none}};
+	} modes[] = {{"steady", steady},   {"waiting", waiting}, {"racing", racing},
+		     {"garbage", garbage}, {"none", none},	 {"unpublished", none}};
 	int n = argc > 2 ? atoi(argv[2]) : 2;
 	char line[16];
 
-	if (process_context_publish(keys, 2) < 0)
+	if (argc > 1 && strcmp(argv[1], "unpublished") && process_context_publish(keys, 2) < 0)
 		return 1;
 	for (size_t m = 0; argc > 1 && m < sizeof(modes) / sizeof(modes[0]); m++)
 		for (int i = 0; i < n && strcmp(argv[1], modes[m].name) == 0; i++) {
