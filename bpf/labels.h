@@ -5,8 +5,7 @@
  *
  * A thread writes its own labels, and is interrupted while they are read. Publishers write in the
  * order that their format prescribes, so that an interrupted update can be recognized
- * (docs/labels.md). In case another thread writes, the record is read twice; if the two differ, the
- * sample has no labels.
+ * (docs/labels.md).
  *
  * The id of a set is a hash of its content and of the process's mapset. A set that this CPU has not
  * sent in the last 4 to 8 seconds is sent ahead of the sample; user space keeps sets for longer. A
@@ -17,6 +16,8 @@
 enum {
 	LABELS_REMEMBERED = 1024, /* sets that a CPU remembers to have sent; a power of 2 */
 	LABELS_PERIOD_SHIFT = 32, /* period: 2^32 ns; a set is sent again two periods later */
+	OTEL_HEAD = 28,		  /* bytes of a record before its attributes */
+	OTEL_FIRST = 128,	  /* bytes of a record that are read at once */
 	GO_BUCKETS_MAX = 12,	  /* buckets of a map: overflow buckets and old ones included */
 	GO_SLOTS = 8,		  /* Go 1.23, internal/abi/map.go: MapBucketCount */
 	GO_TOPHASH_MIN = 5,	  /* runtime/map.go: minTopHash; below: empty or evacuated */
@@ -54,7 +55,7 @@ struct label_scratch {
 	uint32_t sources, pad;
 	struct kiln_thread_place otel, custom;
 	struct kiln_go_place go;
-	struct otel_record head, again;
+	struct otel_record head;
 	struct go_string list[KILN_LABELS_MAX * 2];
 	struct go_map map;
 	struct go_bucket bucket;
@@ -162,18 +163,39 @@ __attribute__((noinline)) int label_put(uint64_t key, uint64_t key_len, uint64_t
 }
 
 /*
+ * Reads the header of OpenTelemetry's record at RECORD into s->head, and its first attributes, as
+ * far as one read of OTEL_FIRST bytes gets them, into the set: a read costs more than its bytes.
+ * Returns how many bytes of attributes that is, or -1 if the record cannot be read.
+ */
+static __always_inline int label_otel_first(struct label_scratch *s, uint64_t record, uint32_t keys)
+{
+	/* The attributes get to their place in the set, the header to the place before it. */
+	uint8_t *at = &s->room[sizeof(struct kiln_labels) - OTEL_HEAD];
+	uint64_t *words = (uint64_t *)s->set.trace_id;
+
+	if (keys && !bpf_probe_read_user(at, OTEL_FIRST, (const void *)record)) {
+		__builtin_memcpy(&s->head, at, OTEL_HEAD);
+		/* The record may turn out not to be valid. */
+		words[0] = words[1] = words[2] = 0;
+		s->set.n_attributes = 0;
+		return OTEL_FIRST - OTEL_HEAD;
+	}
+	/* The memory may end right behind the record. */
+	return bpf_probe_read_user(&s->head, OTEL_HEAD, (const void *)record) ? -1 : 0;
+}
+
+/*
  * Reads OpenTelemetry's record at RECORD into the set, with its attributes if KEYS is set. Returns
  * 0, or -enum kiln_stat: the error to count.
  */
-__attribute__((noinline)) int label_otel(uint64_t record, uint32_t keys)
+static __always_inline int label_otel(struct label_scratch *s, uint64_t record, uint32_t keys)
 {
-	struct label_scratch *s = label_own();
 	uint64_t *words;
 	uint32_t n;
+	int has;
 
-	if (!s)
-		return 0;
-	if (bpf_probe_read_user(&s->head, 28, (const void *)record))
+	has = label_otel_first(s, record, keys);
+	if (has < 0)
 		return -KILN_STAT_LABELS_UNREADABLE;
 	if (s->head.valid != 1)
 		return 0;
@@ -188,15 +210,9 @@ __attribute__((noinline)) int label_otel(uint64_t record, uint32_t keys)
 	asm volatile("" : "+r"(n));
 	if (n > KILN_LABEL_BYTES)
 		return 0;
-	if (n && bpf_probe_read_user(&s->room[sizeof(struct kiln_labels)], n,
-				     (const void *)(record + 28)))
+	if (n > (uint32_t)has && bpf_probe_read_user(&s->room[sizeof(struct kiln_labels)], n,
+						     (const void *)(record + OTEL_HEAD)))
 		return -KILN_STAT_LABELS_UNREADABLE;
-	if (bpf_probe_read_user(&s->again, 28, (const void *)record))
-		return -KILN_STAT_LABELS_UNREADABLE;
-	if (s->again.trace_id[0] != s->head.trace_id[0] ||
-	    s->again.trace_id[1] != s->head.trace_id[1] || s->again.span_id != s->head.span_id ||
-	    s->again.valid != 1 || s->again.attributes_size != s->head.attributes_size)
-		return -KILN_STAT_LABELS_BROKEN;
 	words = (uint64_t *)s->set.trace_id;
 	words[0] = s->head.trace_id[0];
 	words[1] = s->head.trace_id[1];
@@ -423,41 +439,42 @@ static __always_inline void label_places(struct label_scratch *s, struct kiln_wa
 }
 
 /* The id of the set: a hash of its content and of the mapset. Never 0. */
-__attribute__((noinline)) uint64_t label_hash(uint32_t slot)
+static __always_inline uint64_t label_hash(struct label_scratch *s)
 {
 	enum { FROM = __builtin_offsetof(struct kiln_labels, trace_id) / 8 };
-	struct label_scratch *s = label_own();
-	uint64_t h;
-	uint32_t n;
+	uint64_t h, k;
+	uint32_t n, used;
 
-	if (!s)
-		return 1;
+	used = sizeof(struct kiln_labels) + s->at;
+	/* The last word may be in use only in part. */
+	n = used / 8 & 255;
+	asm volatile("" : "+r"(n));
+	if (n < sizeof(s->words) / 8)
+		s->words[n] &= (1ULL << (used & 7) * 8) - 1;
+	n += !!(used & 7);
 	h = (uint64_t)s->set.mapset * 0x9e3779b97f4a7c15ULL;
-	n = (sizeof(struct kiln_labels) + s->at) / 8;
-	for (uint32_t i = FROM; i < sizeof(s->words) / 8 && i < n; i++) {
+	k = h;
+	/* Two words at a time, in hashes of their own: the CPU computes both at once. The set is
+	 * followed by spare bytes, so that words[i + 1] exists; if it is no part of the set, only h
+	 * is used. */
+	for (uint32_t i = FROM; i < sizeof(s->words) / 8 && i < n; i += 2) {
 		h = (h ^ s->words[i]) * 0xbf58476d1ce4e5b9ULL;
 		h ^= h >> 29;
+		if (i + 1 < n) {
+			k = (k ^ s->words[i + 1]) * 0x94d049bb133111ebULL;
+			k ^= k >> 29;
+		}
 	}
-	/* The last word may be in use only in part. */
-	n &= 255;
-	asm volatile("" : "+r"(n));
-	if (s->at & 7 && n < sizeof(s->words) / 8) {
-		h = (h ^ (s->words[n] & ((1ULL << (s->at & 7) * 8) - 1))) * 0xbf58476d1ce4e5b9ULL;
-		h ^= h >> 29;
-	}
-	h = (h ^ h >> 32) * 0x94d049bb133111ebULL;
+	h = (h ^ h >> 32 ^ k * 0x9e3779b97f4a7c15ULL) * 0x94d049bb133111ebULL;
 	return h ^ h >> 29 ?: 1;
 }
 
 /* Sends the set unless it was sent recently. Returns 0, or -1 if it cannot be sent. */
-__attribute__((noinline)) int label_send(uint64_t now)
+static __always_inline int label_send(struct label_scratch *s, uint64_t now)
 {
-	struct label_scratch *s = label_own();
 	uint64_t period = now >> LABELS_PERIOD_SHIFT, *sent;
 	uint64_t len;
 
-	if (!s)
-		return -1;
 	sent = &s->sent[(s->set.id >> 32) & (LABELS_REMEMBERED - 1)];
 	if ((*sent ^ s->set.id) < 256 && ((period - *sent) & 255) < 2)
 		return 0;
@@ -506,7 +523,7 @@ __attribute__((noinline)) int read_labels(uint32_t slot)
 		if (label_variable(&s->otel, w->thread_pointer, &address))
 			bad = -KILN_STAT_LABELS_UNREADABLE;
 		else if (address)
-			bad = label_otel(address, r->head.runtimes & KILN_LABEL_KEYS);
+			bad = label_otel(s, address, r->head.runtimes & KILN_LABEL_KEYS);
 	}
 	if (!bad && sources >> KILN_LABELS_GO & 1) {
 		bad = label_go_find(w, &s->go, &address);
@@ -532,8 +549,8 @@ __attribute__((noinline)) int read_labels(uint32_t slot)
 	s->set.mapset = w->mapset;
 	s->set.tgid = r->head.tgid;
 	s->set.start_time = r->head.start_time;
-	s->set.id = label_hash(slot);
-	if (label_send(r->head.time)) {
+	s->set.id = label_hash(s);
+	if (label_send(s, r->head.time)) {
 		label_count(slot, KILN_STAT_LABELS_UNSENT);
 		return 0;
 	}

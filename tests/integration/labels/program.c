@@ -44,28 +44,45 @@ __attribute__((noinline, noclone)) void work_B(void)
 	__asm__ volatile("");
 }
 
-static void fill(struct thread_context *c, uint64_t id, const char *tenant)
+/* More than the agent reads of a record at once. */
+static const char long_route[] =
+    "/pay/{id}/by/{card}/of/{bank}/in/{country}/and/then/back/to/{shop}/with/{receipt}/or/{error}/"
+    "at/{time}/once";
+
+static void fill(struct thread_context *c, uint64_t id, const char *tenant, const char *route)
 {
 	thread_context_set_ids(c, id);
 	c->trace_flags = 1;
 	thread_context_add(c, 0, tenant);
-	thread_context_add(c, 1, "/pay/{id}");
+	thread_context_add(c, 1, route);
 	thread_context_add(c, 2, "hunter2");
 	c->valid = 1;
+}
+
+/* Copies C to the end of a page behind which nothing is mapped. */
+static struct thread_context *at_the_edge(const struct thread_context *c)
+{
+	size_t size = offsetof(struct thread_context, attributes) + c->attributes_size;
+	uint8_t *pages =
+	    mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	munmap(pages + 4096, 4096);
+	return memcpy(pages + 4096 - size, c, size);
 }
 
 static void *steady(void *arg)
 {
 	uint64_t n = (uint64_t)(uintptr_t)arg;
-	struct thread_context a = {0}, b = {0};
+	struct thread_context a = {0}, b = {0}, *edge;
 
-	fill(&a, 2 * n, "A");
-	fill(&b, 2 * n + 1, "B");
+	fill(&a, 2 * n, "A", long_route);
+	fill(&b, 2 * n + 1, "B", "/pay/{id}");
+	edge = at_the_edge(&b);
 	for (;;) {
 		thread_context_attach(&a);
 		work_A();
 		thread_context_attach(NULL);
-		thread_context_attach(&b);
+		thread_context_attach(edge);
 		work_B();
 		thread_context_attach(NULL);
 	}
@@ -162,7 +179,7 @@ int main(int argc, char **argv)
 	int n = argc > 2 ? atoi(argv[2]) : 2;
 	char line[16];
 
-	if (argc > 1 && strcmp(argv[1], "unpublished") && process_context_publish(keys, 2) < 0)
+	if (argc > 1 && strcmp(argv[1], "unpublished") != 0 && process_context_publish(keys, 2) < 0)
 		return 1;
 	for (size_t m = 0; argc > 1 && m < sizeof(modes) / sizeof(modes[0]); m++)
 		for (int i = 0; i < n && strcmp(argv[1], modes[m].name) == 0; i++) {
