@@ -1,23 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* clang-format off: it would reflow the table. */
 /*
  * The walk: unwinds from one frame to its caller by the tables of types.h. This file is compiled
  * into the BPF programs, and for the host (tests; the finisher that completes walks in user space).
- *
- * The file that includes this one defines:
- *   struct kiln_walk *env_walk(uint32_t slot)                the walk in that slot, or NULL
- *   const struct kiln_mapping *env_mapping(uint32_t index)   entry of mapping_slab, or NULL
- *   const struct kiln_table *env_table(uint32_t image)       entry of tables, or NULL
- *   const uint32_t *env_slot(uint32_t slot)                  16 words of unwind_slab, or NULL
- *   int env_read(void *dst, uint32_t len, uint64_t address)  user memory; 0 when all was read
- *   struct kiln_cache_entry *env_cache(struct kiln_walk *, uint64_t pc)  the cache entry for pc,
- *       which may hold another pc's rule; never NULL where there is memory
- *   struct kiln_cache_entry *env_shared(struct kiln_walk *, uint64_t tag, uint64_t vaddr)  the
- *       shared cache entry for vaddr of an image, which may hold another rule; or NULL
- *   const struct kiln_runtime *env_runtime(struct kiln_walk *, uint32_t id)  entry of `runtimes`,
- *       or NULL
- *   uint64_t *env_words(struct kiln_walk *)  the array for frame words, of KILN_RECORD_WORDS
- *       words; the walk writes from w->at on; or NULL
+ * The file that includes it defines the env_ functions that walk_state.h declares.
  *
  * The usual steps (a cached rule, a CFA by sp or fp, words that lie in the window) are made by
  * walk_usual_step(), in a loop without a call. walk_step(), a function of its own, can make any
@@ -27,7 +12,6 @@
  * Invariants: the CFA only grows, except through a signal frame or a frame-pointer rule (which may
  * change stacks), so a walk ends; every loop has a constant bound.
  */
-/* clang-format on */
 #pragma once
 
 #include "walk_step.h"

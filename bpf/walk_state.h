@@ -129,12 +129,25 @@ struct kiln_walk {
 	uint64_t window[KILN_WINDOW_WORDS];
 };
 
+/* ---- what the includer of unwind.h defines; a pointer may be NULL ------------------------------
+ */
+
+/* The walk in that slot. */
 KILN_INLINE struct kiln_walk *env_walk(uint32_t slot);
+/* The entry of `runtimes` for the runtime ID and the walk's process. */
 KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id);
+/* The array for frame words, of KILN_RECORD_WORDS words; the walk writes from w->at on. */
 KILN_INLINE uint64_t *env_words(struct kiln_walk *w);
+/* Entry INDEX of mapping_slab. */
 KILN_INLINE const struct kiln_mapping *env_mapping(uint32_t index);
+/* The entry of `tables` for IMAGE. */
 KILN_INLINE const struct kiln_table *env_table(uint32_t image);
+/* 16 words of unwind_slab. */
 KILN_INLINE const uint32_t *env_slot(uint32_t slot);
+/* Reads user memory; 0 when all LEN bytes were read. */
 KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address);
+/* The entry of the rule cache for PC, which may hold another pc's rule. Never NULL where there is
+ * memory. */
 KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc);
+/* The entry of the shared cache for VADDR of an image, which may hold another rule. */
 KILN_INLINE struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t tag, uint64_t vaddr);
