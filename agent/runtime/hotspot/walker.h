@@ -54,7 +54,12 @@ KILN_INLINE int hotspot_look(struct kiln_walk *w, uint64_t pc)
 			      w->scratch[HOTSPOT_AT_BLOB] + hotspot_data(w)->nmethod_stub))
 			out_of_line = pc >= w->scratch[HOTSPOT_AT_BLOB] + (uint32_t)stub;
 		life = (uint32_t)hotspot_life(slot, pc, out_of_line);
-	} else if (kind == HOTSPOT_NMETHOD && pc < w->scratch[HOTSPOT_AT_COMPLETE]) {
+	}
+	w->scratch[HOTSPOT_AT_FRAME] = hotspot_frame_size(w);
+	if (kind == HOTSPOT_NMETHOD && !w->exact)
+		w->scratch[HOTSPOT_AT_FRAME] += hotspot_pushed(slot);
+	if (!(w->exact && w->leaf_valid) && kind == HOTSPOT_NMETHOD &&
+	    pc < w->scratch[HOTSPOT_AT_COMPLETE]) {
 		/* The code has called before its frame is complete. */
 		life = (uint32_t)hotspot_life(slot, w->regs.pc, 0);
 		if (life != HOTSPOT_BARE_SP)

@@ -25,6 +25,7 @@ enum {
 	HOTSPOT_AT_CODE = 30,
 	HOTSPOT_AT_COMPLETE = 31, /* from where on the frame is complete */
 	HOTSPOT_AT_CROWDED = 32,  /* the place in the rule cache is another frame's too */
+	HOTSPOT_AT_FRAME = 33,	  /* bytes from rsp to the caller's */
 };
 
 enum {

@@ -33,11 +33,14 @@ enum {
 	 * src/hotspot/cpu/x86/frame_x86.hpp; the same in 8 to 28) */
 	HOTSPOT_SENDER_SP = 8,
 	HOTSPOT_FRAME_METHOD = 24,
-	/* Offsets from rsp of the r13 and rax that an adapter saves before it calls into the
-	 * JVM. The lowest 512 bytes are fxsave's, the other registers follow (push_CPU_state(),
-	 * src/hotspot/cpu/x86/macroAssembler_x86.cpp; the same in 8 to 28) */
-	HOTSPOT_SAVED_R13 = 512 + 2 * 8,
-	HOTSPOT_SAVED_RAX = 512 + 15 * 8,
+	/* An adapter that calls into the JVM has saved the state of the FPU at rsp, and above it
+	 * the other registers: r13 and rax at these offsets (push_CPU_state(), push_FPU_state(),
+	 * src/hotspot/cpu/x86/macroAssembler_x86.cpp, FPUStateSizeInWords; 8: 512 bytes, 9 to 28:
+	 * 2688). */
+	HOTSPOT_FPU_8 = 512,
+	HOTSPOT_FPU_9 = 2688,
+	HOTSPOT_SAVED_R13 = 2 * 8,
+	HOTSPOT_SAVED_RAX = 15 * 8,
 	HOTSPOT_LEAF_RAX = 0,
 	HOTSPOT_LEAF_R13 = 13, /* the bytecode pointer; in adapters the caller's stack pointer */
 };

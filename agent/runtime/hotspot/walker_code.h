@@ -171,14 +171,14 @@ KILN_INLINE struct hotspot_code *hotspot_second(struct kiln_walk *w, uint64_t pc
 }
 
 /* Keeps what was found of the nmethod at BLOB, which has the return address PC + 1. */
-KILN_INLINE void hotspot_keep(struct kiln_walk *w, uint64_t pc, uint64_t blob, uint32_t id,
-			      uint32_t frame)
+KILN_GLOBAL int hotspot_keep(uint32_t slot, uint64_t pc, uint64_t blob, uint32_t id, uint32_t frame)
 {
-	struct hotspot_code *code = (struct hotspot_code *)env_cache(w, pc), *second;
+	struct kiln_walk *w = env_walk(slot);
+	struct hotspot_code *code = w ? (struct hotspot_code *)env_cache(w, pc) : 0, *second;
 	uint64_t distance = pc + 1 - blob;
 
 	if (!code || distance >= KILN_HOTSPOT_DISTANCE_MAX || (frame & 7) || frame >> 3 > 0xffff)
-		return;
+		return 0;
 	*code = (struct hotspot_code){
 	    .pc = pc,
 	    .tag = w->tag,
@@ -194,6 +194,7 @@ KILN_INLINE void hotspot_keep(struct kiln_walk *w, uint64_t pc, uint64_t blob, u
 		*second = *code;
 		second->tag = ~w->tag;
 	}
+	return 0;
 }
 
 /* Is PC the deoptimization handler of BLOB, whose address is at FIELD? Deoptimized frames return
@@ -232,6 +233,32 @@ KILN_GLOBAL uint64_t hotspot_given_up(uint32_t slot, uint64_t blob)
 }
 
 /*
+ * Counts the bytes that the code has pushed below its frame before the call that returns to
+ * w->regs.pc: it pops them right behind the call. C1 does so for slow_subtype_check
+ * (emit_typecheck_helper(), src/hotspot/cpu/x86/c1_LIRAssembler_x86.cpp). pop %rbp belongs to the
+ * end of a method whose frame has nothing else.
+ */
+KILN_GLOBAL uint32_t hotspot_pushed(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint32_t code = 0, n = 0;
+
+	if (!w || env_read(&code, sizeof(code), w->regs.pc))
+		return 0;
+	for (int i = 0; i < 2; i++) {
+		uint32_t rex = (code & 0xff) == 0x41, op;
+
+		code >>= rex * 8;
+		op = code & 0xff;
+		if ((op & 0xf8) != 0x58 || (!rex && op == 0x5d))
+			break;
+		code >>= 8;
+		n++;
+	}
+	return n * 8;
+}
+
+/*
  * Emits a frame of compiled code, and steps to its caller. KIND is what hotspot_find() has found at
  * PC, LIFE enum hotspot_life.
  */
@@ -245,7 +272,7 @@ KILN_GLOBAL int hotspot_compiled(uint32_t slot, uint64_t pc, uint32_t kind, uint
 	if (!w)
 		return HOTSPOT_NOTHING;
 	blob = w->scratch[HOTSPOT_AT_BLOB];
-	frame = hotspot_frame_size(w);
+	frame = (uint32_t)w->scratch[HOTSPOT_AT_FRAME];
 	address = w->regs.pc;
 	if (frame < 16 || frame > HOTSPOT_FRAME_MAX || hotspot_id(w, blob, &id))
 		return HOTSPOT_NOTHING;
@@ -256,7 +283,7 @@ KILN_GLOBAL int hotspot_compiled(uint32_t slot, uint64_t pc, uint32_t kind, uint
 		if (given_up)
 			address = given_up;
 		else
-			hotspot_keep(w, pc, blob, id, frame);
+			hotspot_keep(slot, pc, blob, id, frame);
 	}
 	if (life != HOTSPOT_SILENT &&
 	    hotspot_emit_code(w, KILN_HOTSPOT_COMPILED, address, id, blob))

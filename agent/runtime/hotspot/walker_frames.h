@@ -167,20 +167,36 @@ KILN_GLOBAL int hotspot_between(uint32_t slot, uint64_t at)
 /* ---- all else -------------------------------------------------------------------------------- */
 
 /*
+ * Finds the caller of an adapter that calls the JVM and has saved its registers at SAVED: its stack
+ * pointer, and its pc in w->value. Returns 0 if they are not there.
+ */
+KILN_INLINE uint64_t hotspot_adapter_caller(struct kiln_walk *w, uint64_t saved)
+{
+	uint64_t caller, pc, top;
+
+	if (walk_read(w, saved + HOTSPOT_SAVED_R13, &caller) ||
+	    walk_read(w, saved + HOTSPOT_SAVED_RAX, &pc) || (caller & 7) ||
+	    caller - saved >= HOTSPOT_ARGUMENTS_MAX || walk_read(w, caller, &top) || top != pc ||
+	    !hotspot_is_code(hotspot_data(w), pc))
+		return 0;
+	w->value = pc;
+	return caller;
+}
+
+/*
  * Steps to the caller of an adapter that calls the JVM (patch_callers_callsite(),
  * src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp). The adapter has copied rsp to r13 and the return
  * address there to rax, and saved all registers.
  */
 KILN_INLINE int hotspot_calling_adapter(struct kiln_walk *w)
 {
-	uint64_t sp = w->regs.sp, caller, pc, top;
+	uint64_t sp = w->regs.sp, caller = hotspot_adapter_caller(w, sp + HOTSPOT_FPU_9);
 
-	if (walk_read(w, sp + HOTSPOT_SAVED_R13, &caller) ||
-	    walk_read(w, sp + HOTSPOT_SAVED_RAX, &pc) || (caller & 7) ||
-	    caller - sp >= HOTSPOT_ARGUMENTS_MAX || walk_read(w, caller, &top) || top != pc ||
-	    !hotspot_is_code(hotspot_data(w), pc))
+	if (!caller)
+		caller = hotspot_adapter_caller(w, sp + HOTSPOT_FPU_8);
+	if (!caller)
 		return hotspot_pop(w, sp + 8, 0);
-	return walk_enter(w, pc, caller + 8, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+	return walk_enter(w, w->value, caller + 8, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
 }
 
 /*

@@ -18,8 +18,7 @@ enum {
 	CHANGES = 3000,
 	COUNTER = 4096,
 	OUT_BYTES = 1 << 16,
-	FXSAVE = 512,
-	PUSHED = FXSAVE + 18 * 8
+	PUSHED = 18 * 8, /* what an adapter pushes before it saves the FPU's state */
 };
 
 static char out[OUT_BYTES];
@@ -100,10 +99,10 @@ static void test_recorded_stacks(void **state)
 /*
  * Changes W: its leaf has called an adapter, which has called a C function, as
  * patch_callers_callsite() does. Below the leaf's stack are then: the return address, padding that
- * aligns rsp, the flags and registers that the adapter has saved, 512 bytes of fxsave, and the C
- * function's frame.
+ * aligns rsp, the flags and registers that the adapter has saved, FPU bytes of the FPU's state, and
+ * the C function's frame.
  */
-static void put_adapter(struct world *w)
+static void put_adapter(struct world *w, uint32_t fpu)
 {
 	const struct kiln_hotspot *v = &w->process.kernel;
 	const struct recorded_rule *native = NULL, *other = NULL;
@@ -136,14 +135,14 @@ static void put_adapter(struct world *w)
 	recorded_walk_put(&w->walk, blob + v->block_header, header, sizeof(header));
 	recorded_walk_put(&w->walk, name_at, "I2C/C2I adapters", 16);
 
-	low = ((sp - 8) & ~15ULL) - PUSHED;
+	low = ((sp - 8) & ~15ULL) - PUSHED - fpu;
 	for (size_t i = 0; i < ARRAY_SIZE(stack); i++)
 		(void)recorded_walk_memory(&w->walk, low - 256 + i * 8, &stack[i], 8);
 	memset(stack, 0, 256 + (sp - low));
 	stack[(256 + sp - 8 - low) / 8] = ra;
 	/* The saved rax holds it too, and the saved r13 its place. */
-	stack[(256 + FXSAVE) / 8 + 15] = ra;
-	stack[(256 + FXSAVE) / 8 + 2] = sp - 8;
+	stack[(256 + fpu) / 8 + 15] = ra;
+	stack[(256 + fpu) / 8 + 2] = sp - 8;
 	stack[256 / 8 - 1] = blob + v->block_header + 2 * segment;
 	for (int i = 2; i <= 256 / 8; i++)
 		stack[256 / 8 - i] = w->walk.leaf[ARCH_REG_FP];
@@ -154,12 +153,15 @@ static void put_adapter(struct world *w)
 
 static void test_an_adapter_calls_the_machine(void **state)
 {
-	static const char *const names[] = {"8-native", "28-native"};
+	static const struct {
+		const char *name;
+		uint32_t fpu;
+	} cases[] = {{"8-native", 512}, {"28-native", 2688}};
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		struct world *w = load(names[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct world *w = load(cases[i].name);
 
-		put_adapter(w);
+		put_adapter(w, cases[i].fpu);
 		world_stack(w, out, sizeof(out));
 		assert_int_equal(w->walk.end, KILN_END_ROOT);
 		/* burn() was not recorded at a call, so it has no line. */
