@@ -182,7 +182,9 @@ def scripts(directory):
              "sub work { my $i = 0; $i++ while $i < 9999 } work() while 1")):
         root, _ = get(version)
         if root:
-            found[tracer] = ["chroot", root, "/usr/bin/" + program.format(version), "-r" if tracer == "php" else "-e", script]
+            # With /dev: Perl opens /dev/null for a script in an argument.
+            found[tracer] = hotspot_stacks.in_root(root, str(directory), [
+                "/usr/bin/" + program.format(version), "-r" if tracer == "php" else "-e", script])
     return found
 
 
