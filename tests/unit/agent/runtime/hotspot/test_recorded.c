@@ -19,6 +19,8 @@ enum {
 	COUNTER = 4096,
 	OUT_BYTES = 1 << 16,
 	PUSHED = 18 * 8, /* what an adapter pushes before it saves the FPU's state */
+	BELOW = 256,	 /* bytes of stack for a C function */
+	STACK_WORDS = 512,
 };
 
 static char out[OUT_BYTES];
@@ -96,23 +98,12 @@ static void test_recorded_stacks(void **state)
 	}
 }
 
-/*
- * Changes W: its leaf has called an adapter, which has called a C function, as
- * patch_callers_callsite() does. Below the leaf's stack are then: the return address, padding that
- * aligns rsp, the flags and registers that the adapter has saved, FPU bytes of the FPU's state, and
- * the C function's frame.
- */
-static void put_adapter(struct world *w, uint32_t fpu)
+/* The rule of a C function that has a frame of its own, and that of code that is no known code of
+ * the JVM. */
+static void find_rules(struct world *w, const struct recorded_rule **ret_native,
+		       const struct recorded_rule **ret_other)
 {
-	const struct kiln_hotspot *v = &w->process.kernel;
 	const struct recorded_rule *native = NULL, *other = NULL;
-	const struct kiln_hotspot_heap *heap = &v->heaps[0];
-	const uint64_t segment = 1ULL << v->log2_segment, name_at = 0x1000;
-	const uint8_t segments[] = {0, 1, 2, 3};
-	uint64_t sp = w->walk.leaf[ARCH_REG_SP], low, blob = heap->low + 5 * segment,
-		 ra = w->walk.leaf[ARCH_REG_PC];
-	uint8_t header[KILN_HOTSPOT_BLOB_BYTES] = {0};
-	uint64_t stack[512] = {0};
 
 	for (uint32_t i = 0; i < w->walk.n_rules; i++) {
 		const struct kiln_rule *rule = &w->walk.rules[i].rule;
@@ -126,8 +117,50 @@ static void put_adapter(struct world *w, uint32_t fpu)
 			native = &w->walk.rules[i];
 	}
 	assert_non_null(native);
-	/* The rule of code that is no known code of the JVM. */
 	assert_non_null(other);
+	*ret_native = native;
+	*ret_other = other;
+}
+
+/* Changes W: a C function is the leaf, called by what has the stack pointer LOW. STACK: what is to
+ * be there from LOW - BELOW on; the first words are filled in. */
+static void put_function(struct world *w, const struct recorded_rule *native, uint64_t low,
+			 uint64_t stack[STACK_WORDS])
+{
+	for (int i = 2; i <= BELOW / 8; i++)
+		stack[BELOW / 8 - i] = w->walk.leaf[ARCH_REG_FP];
+	recorded_walk_put(&w->walk, low - BELOW, stack, STACK_WORDS * sizeof(*stack));
+	w->walk.leaf[ARCH_REG_PC] = native->pc;
+	w->walk.leaf[ARCH_REG_SP] = low - (uint32_t)native->rule.cfa_off;
+}
+
+/* Reads the stack from LOW - BELOW on; what lies below SP is 0. */
+static void read_stack(struct world *w, uint64_t low, uint64_t sp, uint64_t stack[STACK_WORDS])
+{
+	for (size_t i = 0; i < STACK_WORDS; i++)
+		(void)recorded_walk_memory(&w->walk, low - BELOW + i * 8, &stack[i], 8);
+	memset(stack, 0, BELOW + (sp - low));
+}
+
+/*
+ * Changes W: its leaf has called an adapter, which has called a C function, as
+ * patch_callers_callsite() does. Below the leaf's stack are then: the return address, padding that
+ * aligns rsp, the flags and registers that the adapter has saved, FPU bytes of the FPU's state, and
+ * the C function's frame.
+ */
+static void put_adapter(struct world *w, uint32_t fpu)
+{
+	const struct kiln_hotspot *v = &w->process.kernel;
+	const struct kiln_hotspot_heap *heap = &v->heaps[0];
+	const uint64_t segment = 1ULL << v->log2_segment, name_at = 0x1000;
+	const uint8_t segments[] = {0, 1, 2, 3};
+	const struct recorded_rule *native, *other;
+	uint64_t sp = w->walk.leaf[ARCH_REG_SP], low, blob = heap->low + 5 * segment,
+		 ra = w->walk.leaf[ARCH_REG_PC];
+	uint8_t header[KILN_HOTSPOT_BLOB_BYTES] = {0};
+	uint64_t stack[STACK_WORDS] = {0};
+
+	find_rules(w, &native, &other);
 	w->walk.rules[w->walk.n_rules] = *other;
 	w->walk.rules[w->walk.n_rules++].pc = blob + v->block_header + 2 * segment - 1;
 	recorded_walk_put(&w->walk, heap->segmap + 5, segments, sizeof(segments));
@@ -136,19 +169,48 @@ static void put_adapter(struct world *w, uint32_t fpu)
 	recorded_walk_put(&w->walk, name_at, "I2C/C2I adapters", 16);
 
 	low = ((sp - 8) & ~15ULL) - PUSHED - fpu;
-	for (size_t i = 0; i < ARRAY_SIZE(stack); i++)
-		(void)recorded_walk_memory(&w->walk, low - 256 + i * 8, &stack[i], 8);
-	memset(stack, 0, 256 + (sp - low));
-	stack[(256 + sp - 8 - low) / 8] = ra;
+	read_stack(w, low, sp, stack);
+	stack[(BELOW + sp - 8 - low) / 8] = ra;
 	/* The saved rax holds it too, and the saved r13 its place. */
-	stack[(256 + fpu) / 8 + 15] = ra;
-	stack[(256 + fpu) / 8 + 2] = sp - 8;
-	stack[256 / 8 - 1] = blob + v->block_header + 2 * segment;
-	for (int i = 2; i <= 256 / 8; i++)
-		stack[256 / 8 - i] = w->walk.leaf[ARCH_REG_FP];
-	recorded_walk_put(&w->walk, low - 256, stack, sizeof(stack));
-	w->walk.leaf[ARCH_REG_PC] = native->pc;
-	w->walk.leaf[ARCH_REG_SP] = low - (uint32_t)native->rule.cfa_off;
+	stack[(BELOW + fpu) / 8 + 15] = ra;
+	stack[(BELOW + fpu) / 8 + 2] = sp - 8;
+	stack[BELOW / 8 - 1] = blob + v->block_header + 2 * segment;
+	put_function(w, native, low, stack);
+}
+
+/*
+ * Changes W: its leaf, compiled code, has pushed two words and called a C function, and pops them
+ * behind the call. Another return address lies where its own would be if nothing were pushed.
+ */
+static void put_pushes(struct world *w)
+{
+	static const uint8_t pops[] = {0x41, 0x5a, 0x5e, 0x90}; /* pop %r10; pop %rsi; nop */
+	const struct kiln_hotspot *v = &w->process.kernel;
+	uint64_t sp = w->walk.leaf[ARCH_REG_SP], low = sp - 16, ra = w->walk.leaf[ARCH_REG_PC];
+	const struct recorded_rule *native, *other;
+	uint64_t stack[STACK_WORDS] = {0};
+	size_t i = (BELOW + 16) / 8;
+
+	find_rules(w, &native, &other);
+	w->walk.rules[w->walk.n_rules] = *other;
+	w->walk.rules[w->walk.n_rules++].pc = ra - 1;
+	read_stack(w, low, sp, stack);
+	while (stack[i] - v->low >= v->high - v->low)
+		i++;
+	stack[i - 2] = stack[i];
+	stack[BELOW / 8 - 1] = ra;
+	recorded_walk_put(&w->walk, ra, pops, sizeof(pops));
+	put_function(w, native, low, stack);
+}
+
+/* Checks W's stack: a C function, the recorded leaf, and its callers as in STACK. */
+static void assert_called(struct world *w, const char *stack)
+{
+	world_stack(w, out, sizeof(out));
+	assert_int_equal(w->walk.end, KILN_END_ROOT);
+	/* burn() was not recorded at a call, so it has no line. */
+	assert_stack(out, "native\nkiln.HotspotWork.burn HotspotWork.java\n");
+	assert_stack(strchr(strchr(out, '\n') + 1, '\n') + 1, strchr(stack, '\n') + 1);
 }
 
 static void test_an_adapter_calls_the_machine(void **state)
@@ -162,11 +224,20 @@ static void test_an_adapter_calls_the_machine(void **state)
 		struct world *w = load(cases[i].name);
 
 		put_adapter(w, cases[i].fpu);
-		world_stack(w, out, sizeof(out));
-		assert_int_equal(w->walk.end, KILN_END_ROOT);
-		/* burn() was not recorded at a call, so it has no line. */
-		assert_stack(out, "native\nkiln.HotspotWork.burn HotspotWork.java\n");
-		assert_stack(strchr(strchr(out, '\n') + 1, '\n') + 1, strchr(jni, '\n') + 1);
+		assert_called(w, jni);
+		world_free(w);
+	}
+}
+
+static void test_code_pushes_before_it_calls(void **state)
+{
+	static const char *const names[] = {"8-native", "28-native"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		struct world *w = load(names[i]);
+
+		put_pushes(w);
+		assert_called(w, jni);
 		world_free(w);
 	}
 }
@@ -414,6 +485,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_recorded_stacks),
 	    cmocka_unit_test(test_an_adapter_calls_the_machine),
+	    cmocka_unit_test(test_code_pushes_before_it_calls),
 	    cmocka_unit_test(test_a_wrapper_does_not_need_rbp),
 	    cmocka_unit_test(test_frames_in_the_heap),
 	    cmocka_unit_test(test_what_is_not_attached_to_is_said),
