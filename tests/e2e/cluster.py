@@ -136,6 +136,26 @@ class Cluster:
                     "resources": {"requests": {"cpu": "500m"}}}]}}
         self.apply(pod)
 
+    def work_pods(self, namespaces, containers):
+        """Creates each of NAMESPACES with a pod `work` of CONTAINERS; {(namespace, name of a container): its id} once all run."""
+        found = {}
+        for namespace in namespaces:
+            self.kubectl("create", "namespace", namespace)
+            self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "work", "namespace": namespace}, "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{"imagePullPolicy": "Never", **container} for container in containers]}})
+        for namespace in namespaces:
+            for status in wait_for("the pod", lambda n=namespace: (
+                    s := self.get("pod", "-n", n, "work")["status"]["containerStatuses"]) and
+                    all("running" in c["state"] for c in s) and s):
+                found[namespace, status["name"]] = status["containerID"].split("://")[1]
+        return found
+
+    def report_every(self, seconds, **spec):
+        """Sets the agent's window, and SPEC of the cluster's config; returns when an agent has that window."""
+        self.patch({"spec": {"agent": {"reportIntervalSeconds": seconds}, **spec}})
+        wait_for(f"the agent that reports every {seconds} s", lambda: f"window {seconds} s" in self.log() and self.agent())
+
     def pod_ids(self, name):
         """(pod uid, container id) of a busy pod."""
         pod = self.get("pod", "-n", "shop", name)

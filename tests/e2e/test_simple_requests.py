@@ -22,33 +22,19 @@ def image(cluster):
     run(SCRIPT, "import", cluster.node_dir, cluster.dir + "/labelled.tar")
 
 
-def report_every(cluster, seconds):
-    cluster.patch({"spec": {"agent": {"reportIntervalSeconds": seconds}}})
-    wait_for(f"the agent that reports every {seconds} s", lambda: f"window {seconds} s" in cluster.log() and cluster.agent())
-
-
 @pytest.fixture(scope="module")
 def containers(cluster):
     """{(namespace, name): id} of the containers."""
     image(cluster)
-    found = {}
-    for namespace in (ON, OFF):
-        cluster.kubectl("create", "namespace", namespace)
-        # The program ends with its input.
-        cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "work", "namespace": namespace}, "spec": {
-            "terminationGracePeriodSeconds": 0, "containers": [{
-                "name": name, "image": "kiln.local/labelled:1", "imagePullPolicy": "Never", "args": arguments, "stdin": True,
-                "resources": {"requests": {"cpu": "200m"}}} for name, arguments in ARGUMENTS.items()]}})
-    for namespace in (ON, OFF):
-        for status in wait_for("the pod", lambda n=namespace: (
-                s := cluster.get("pod", "-n", n, "work")["status"]["containerStatuses"]) and
-                all("running" in c["state"] for c in s) and s):
-            found[namespace, status["name"]] = status["containerID"].split("://")[1]
-    report_every(cluster, 1)
+    # The program ends with its input.
+    found = cluster.work_pods((ON, OFF), [
+        {"name": name, "image": "kiln.local/labelled:1", "args": arguments, "stdin": True, "resources": {"requests": {"cpu": "200m"}}}
+        for name, arguments in ARGUMENTS.items()])
+    cluster.report_every(1)
     yield found
     for namespace in (ON, OFF):
         cluster.kubectl("delete", "namespace", namespace, "--wait=false")
-    report_every(cluster, 5)
+    cluster.report_every(5)
 
 
 def waits(cluster, container):

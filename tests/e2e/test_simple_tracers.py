@@ -43,25 +43,15 @@ def image(cluster):
 def jvms(cluster):
     """{namespace: container id} of two JVMs that run Work, without the compilers, so that work() keeps its frame."""
     image(cluster)
-    found = {}
-    for namespace in (OFF, ON):
-        cluster.kubectl("create", "namespace", namespace)
-        cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "work", "namespace": namespace}, "spec": {
-            "terminationGracePeriodSeconds": 0, "containers": [{
-                "name": "java", "image": "kiln.local/java:1", "imagePullPolicy": "Never",
-                "args": ["-Xint", "-Xmx32m", "-XX:+UseSerialGC", "-cp", "/opt/classes", "Work"],
-                "resources": {"requests": {"cpu": "300m"}}}]}})
-    for namespace in (OFF, ON):
-        status = wait_for("the JVM", lambda n=namespace: (
-            s := cluster.get("pod", "-n", n, "work")["status"]["containerStatuses"][0]) and "running" in s["state"] and s)
-        found[namespace] = status["containerID"].split("://")[1]
-    cluster.patch({"spec": {"agent": {"reportIntervalSeconds": 1}, "defaults": {"sampling": {"hz": 97}}}})
-    wait_for("the agent that reports each second", lambda: "window 1 s" in cluster.log() and cluster.agent())
-    yield found
+    found = cluster.work_pods((OFF, ON), [{
+        "name": "java", "image": "kiln.local/java:1",
+        "args": ["-Xint", "-Xmx32m", "-XX:+UseSerialGC", "-cp", "/opt/classes", "Work"],
+        "resources": {"requests": {"cpu": "300m"}}}])
+    cluster.report_every(1, defaults={"sampling": {"hz": 97}})
+    yield {namespace: container for (namespace, _), container in found.items()}
     for namespace in (OFF, ON):
         cluster.kubectl("delete", "namespace", namespace, "--wait=false")
-    cluster.patch({"spec": {"agent": {"reportIntervalSeconds": 5}, "defaults": {"sampling": {"hz": 20}}}})
-    wait_for("the agent that reports every 5 s", lambda: "window 5 s" in cluster.log() and cluster.agent())
+    cluster.report_every(5, defaults={"sampling": {"hz": 20}})
 
 
 def frames(cluster, container):
