@@ -28,8 +28,8 @@ enum {
 	KILN_HURRIED = 512,    /* functions that walk_hurry() remembers; a power of 2 */
 	/* Calls of walk_chunk() for the steps and visits of runtimes of the deepest walk. */
 	KILN_CHUNKS = (KILN_MAX_USER_FRAMES * (2 + KILN_RUNTIME_CREDIT)) / KILN_CHUNK_STEPS + 1,
-	/* Returned in place of an enum kiln_end: the frame is of the runtime whose number is in
-	 * w->value, and the runtime's walker has to run before the step. See walk_chunk(). */
+	/* Returned in place of an enum kiln_end: this is a frame of the runtime with the number
+	 * w->value, whose walker has to run before the step to the caller. See walk_chunk(). */
 	KILN_STEP_RUNTIME = 64,
 	KILN_CURSOR_WORDS = 6,
 	KILN_CURSORS = 4, /* runtimes whose cursors are kept while another one is current */

@@ -5,10 +5,10 @@
 #include "walk_rules.h"
 
 /*
- * The value of DWARF register REG in this frame. Returns 0, or -1 if it is not known. The registers
- * of the callee are also used for registers that a callee may change: if the CFA of a caller is in
- * such a register, its callee is assembly of the same author that leaves the register alone
- * (OpenSSL 3.0, crypto/modes/asm/aesni-gcm-x86_64.pl: rax).
+ * The value of DWARF register REG in this frame. Returns 0, or -1 if it is not known. In the caller
+ * of the leaf, a register that functions may change is taken to be as in the leaf: unwind
+ * information names such a register as the base of the CFA only where hand-written assembly calls a
+ * function that leaves it alone (OpenSSL 3.0, crypto/modes/asm/aesni-gcm-x86_64.pl: rax).
  */
 KILN_INLINE int walk_register(const struct kiln_walk *w, uint32_t reg, uint64_t *ret)
 {
@@ -250,7 +250,7 @@ KILN_INLINE int walk_usual_step(struct kiln_walk *w, uint64_t key, uint32_t flag
 	const struct kiln_rule *rule;
 	uint32_t head;
 
-	/* Keeps the compiler from computing the address anew for each member. */
+	/* Without this the compiler computes the address again for each member that is read. */
 	asm volatile("" : "+r"(entry));
 	if (!entry || entry->pc != key || entry->tag != w->tag)
 		return -1;

@@ -33,10 +33,10 @@ enum {
 	 * src/hotspot/cpu/x86/frame_x86.hpp; the same in 8 to 28) */
 	HOTSPOT_SENDER_SP = 8,
 	HOTSPOT_FRAME_METHOD = 24,
-	/* An adapter that calls into the JVM has saved the state of the FPU at rsp, and above it
-	 * the other registers: r13 and rax at these offsets (push_CPU_state(), push_FPU_state(),
-	 * src/hotspot/cpu/x86/macroAssembler_x86.cpp, FPUStateSizeInWords; 8: 512 bytes, 9 to 28:
-	 * 2688). */
+	/* An adapter that calls into the JVM has saved the state of the FPU at rsp: 512 bytes in
+	 * JDK 8, 2688 in 9 to 28. Above them are the other registers, of which r13 and rax have
+	 * these offsets (push_CPU_state(), FPUStateSizeInWords,
+	 * src/hotspot/cpu/x86/macroAssembler_x86.cpp). */
 	HOTSPOT_FPU_8 = 512,
 	HOTSPOT_FPU_9 = 2688,
 	HOTSPOT_SAVED_R13 = 2 * 8,

@@ -59,7 +59,7 @@ static void fill(struct thread_context *c, uint64_t id, const char *tenant, cons
 	c->valid = 1;
 }
 
-/* Copies C to the end of a page behind which nothing is mapped. */
+/* Copies C so that its last byte is the last one of a page. The page behind it is not mapped. */
 static struct thread_context *at_the_edge(const struct thread_context *c)
 {
 	size_t size = offsetof(struct thread_context, attributes) + c->attributes_size;

@@ -15,14 +15,20 @@
 /* Reading map_files needs one of these; without them files are opened by their paths. */
 static const unsigned int map_files_caps[] = {CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN};
 
+/* Runs a copy of cat, prog, then replaces the file by a copy of ls. */
+static void start_replaced(struct fixture *f)
+{
+	start_copy(f, "/bin/cat", "prog");
+	assert_int_equal(file_copy("/bin/ls", path_in(f, "new")), 0);
+	assert_int_equal(rename(path_in(f, "new"), path_in(f, "prog")), 0);
+}
+
 static void a_replaced_file_is_the_one_that_was_mapped(void **state)
 {
 	struct fixture *f = *state;
 	struct stored_image *image;
 
-	start_copy(f, "/bin/cat", "prog");
-	assert_int_equal(file_copy("/bin/ls", path_in(f, "new")), 0);
-	assert_int_equal(rename(path_in(f, "new"), path_in(f, "prog")), 0);
+	start_replaced(f);
 	image = get(f, mapping(f, "/prog"), 0);
 	assert_same_build(image->image, f->cat);
 }
@@ -32,9 +38,7 @@ static void a_replaced_file_is_never_mistaken_by_its_path(void **state)
 	struct fixture *f = *state;
 	struct stored_image *image;
 
-	start_copy(f, "/bin/cat", "prog");
-	assert_int_equal(file_copy("/bin/ls", path_in(f, "new")), 0);
-	assert_int_equal(rename(path_in(f, "new"), path_in(f, "prog")), 0);
+	start_replaced(f);
 	mapping(f, "/prog");
 	caps_drop(map_files_caps, ARRAY_SIZE(map_files_caps));
 	image = get(f, mapping(f, "/prog"), 0);

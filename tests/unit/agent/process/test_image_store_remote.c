@@ -132,8 +132,9 @@ static void a_remote_file_is_copied_once_there_is_room(void **state)
 }
 
 /*
- * Writes a copy of cat with one more section, NAME, of SIZE bytes. The section is in no segment and
- * has "debug" at its start, middle and end. Its offset is *RET_AT.
+ * Writes to FILE a copy of cat with one more section, NAME, of SIZE bytes, which is not loaded into
+ * memory. The text "debug" stands at its start, in its middle and at its end. *RET_AT: the
+ * section's offset in the file.
  */
 static void write_with_section(struct fixture *f, const char *file, const char *name, size_t size,
 			       size_t *ret_at)
