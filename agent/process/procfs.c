@@ -90,17 +90,23 @@ static void skip_fields(struct cursor *c, unsigned int from, unsigned int to)
 	}
 }
 
-/* Reads DIRFD's stat. The second field is the thread's name in parentheses; the name may contain
- * blanks and parentheses, so it ends at the last ')' of the file. */
-static int read_stat(int dirfd, struct stat_fields *ret)
+/*
+ * Reads the stat of the process PID, whose directory DIRFD is. It is the stat of its first thread,
+ * which has the same start and name: for that of the process, the kernel sums up all its threads,
+ * which takes 3 ms when there are 10,000. The second field is the thread's name in parentheses; the
+ * name may contain blanks and parentheses, so it ends at the last ')' of the file.
+ */
+static int read_stat(int dirfd, uint32_t pid, struct stat_fields *ret)
 {
 	_cleanup_(buf_done) struct buf text;
 	const char *begin, *end;
 	struct cursor c;
+	char path[32];
 	int r;
 
 	buf_init(&text, SMALL_FILE_MAX);
-	r = proc_file_read(dirfd, "stat", &text);
+	snprintf(path, sizeof(path), "task/%u/stat", pid);
+	r = proc_file_read(dirfd, path, &text);
 	if (r < 0)
 		return r;
 	begin = text.len ? memchr(text.data, '(', text.len) : NULL;
@@ -188,7 +194,7 @@ int process_start_ticks(int proc_dirfd, uint32_t pid, uint64_t *ret)
 	int r = process_open(proc_dirfd, pid, &dirfd);
 
 	if (!r)
-		r = read_stat(dirfd, &stat);
+		r = read_stat(dirfd, pid, &stat);
 	if (!r)
 		*ret = stat.start_ticks;
 	return r;
@@ -228,7 +234,7 @@ int process_info_read_at(int dirfd, uint32_t pid, struct process_info *ret)
 {
 	_cleanup_(process_info_done) struct process_info info = {.ns_pid = pid};
 	struct stat_fields stat = {};
-	int r = read_stat(dirfd, &stat);
+	int r = read_stat(dirfd, pid, &stat);
 
 	if (is_fatal(r))
 		return r;

@@ -56,9 +56,14 @@ static void begin(const struct machine *m, uint32_t pid, const char *name)
 
 	snprintf(path, sizeof(path), "%s/%u", m->dir, pid);
 	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/%u/task", m->dir, pid);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/%u/task/%u", m->dir, pid, pid);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "task/%u/stat", pid);
+	write_below(m, pid, path, "");
 	snprintf(text, sizeof(text), "%s\n", name);
 	write_below(m, pid, "comm", text);
-	write_below(m, pid, "stat", "");
 	write_below(m, pid, "status", "");
 	write_below(m, pid, "cgroup", "0::/\n");
 	snprintf(path, sizeof(path), "%s/%u/exe", m->dir, pid);
@@ -68,13 +73,10 @@ static void begin(const struct machine *m, uint32_t pid, const char *name)
 
 static void end(const struct machine *m, uint32_t pid)
 {
-	static const char *const files[] = {"comm", "stat", "status", "cgroup", "exe", ""};
 	char path[256];
 
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		snprintf(path, sizeof(path), "%s/%u/%s", m->dir, pid, files[i]);
-		assert_int_equal(remove(path), 0);
-	}
+	snprintf(path, sizeof(path), "%s/%u", m->dir, pid);
+	dir_remove(strdup(path));
 }
 
 /* Adds a sample of the process and returns its entry. *RET_NEW: the process was not known. */

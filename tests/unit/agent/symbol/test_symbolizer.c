@@ -443,9 +443,10 @@ static void jit_frames_come_from_the_perf_map_once_a_window(void **state)
 	const uint64_t start = 7 * KILN_TICK_NS + 1;
 	struct symbol_result r;
 
-	assert_int_equal(sh("mkdir -p '%s/proc/9/root/tmp'", scratch), 0);
+	assert_int_equal(sh("mkdir -p '%s/proc/9/root/tmp' '%s/proc/9/task/9'", scratch, scratch),
+			 0);
 	write_file(in_scratch("proc/9/status"), "Name:\tx\nUid:\t0\t0\t0\t0\nNSpid:\t9\t1\n");
-	write_file(in_scratch("proc/9/stat"),
+	write_file(in_scratch("proc/9/task/9/stat"),
 		   "9 (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0 0\n");
 	write_file(in_scratch("proc/9/root/tmp/perf-1.map"), "1000 10 first\n");
 	assert_int_equal(symbolize_jit(s, 9, start, 0x1004, &r), 0);
