@@ -21,23 +21,37 @@ static bool are_there(int fd, uint64_t page, uint64_t n)
 	return true;
 }
 
-bool memory_is_resident(int proc_dirfd, uint32_t tgid, uint64_t address, size_t len)
+int pagemap_open(int proc_dirfd, uint32_t tgid)
+{
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "%u/pagemap", tgid);
+	fd = openat(proc_dirfd, path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+bool pagemap_is_resident(int fd, uint64_t address, size_t len)
 {
 	uint64_t size = (uint64_t)sysconf(_SC_PAGESIZE), page = address / size, n, end;
-	_cleanup_close_ int fd = -1;
-	char path[32];
 
 	if (!len || address + len < address)
 		return !len;
 	end = (address + len - 1) / size + 1;
-	snprintf(path, sizeof(path), "%u/pagemap", tgid);
-	fd = openat(proc_dirfd, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
 	for (; page < end; page += n) {
 		n = MIN(end - page, (uint64_t)PAGES_AT_ONCE);
 		if (!are_there(fd, page, n))
 			return false;
 	}
 	return true;
+}
+
+bool memory_is_resident(int proc_dirfd, uint32_t tgid, uint64_t address, size_t len)
+{
+	_cleanup_close_ int fd = -1;
+
+	if (!len)
+		return true;
+	fd = pagemap_open(proc_dirfd, tgid);
+	return fd >= 0 && pagemap_is_resident(fd, address, len);
 }

@@ -10,6 +10,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "offcpu.skel.h"
 #include "profiler.skel.h"
@@ -20,11 +21,23 @@ struct off_cpu {
 	struct bpf_link *sleepers; /* NULL: not asked for yet */
 	struct walkers *walkers;
 	struct kiln_thread *threads; /* KILN_MAX_THREADS, shared with the kernel */
+	const uint32_t *epoch;	     /* policy_epoch of the main object */
+	struct list {
+		uint64_t ns; /* when it was opened, CLOCK_MONOTONIC; 0: none */
+		uint32_t epoch;
+	} listing, listed; /* the last list that was opened; that was read to its end */
+	uint32_t skipped;  /* lists, since `listed` */
 	struct told {
 		/* What was reported, ns; `base` of the slot, which tells its threads apart. */
 		uint64_t ns, base;
 		uint32_t tid, pad;
 	} * told; /* of each slot's thread */
+	/* Ids of threads, of each slot; 0: none. */
+	struct sleeper {
+		uint32_t tid;	   /* it waited without a sample when the list was asked for */
+		uint32_t left_out; /* it was expected, and a complete list did not have it: its
+				    * process is not sampled */
+	} * expected;
 };
 
 enum { THREADS_BYTES = KILN_MAX_THREADS * sizeof(struct kiln_thread) };
@@ -67,7 +80,8 @@ int off_cpu_new(struct profiler *main, struct walkers *walkers, struct off_cpu *
 	if (!o)
 		return error_set(err, -ENOMEM, "out of memory");
 	o->told = calloc(KILN_MAX_THREADS, sizeof(*o->told));
-	if (!o->told)
+	o->expected = calloc(KILN_MAX_THREADS, sizeof(*o->expected));
+	if (!o->told || !o->expected)
 		return error_set(err, -ENOMEM, "out of memory");
 	o->skel = offcpu__open();
 	if (!o->skel)
@@ -81,6 +95,7 @@ int off_cpu_new(struct profiler *main, struct walkers *walkers, struct off_cpu *
 	if (threads == MAP_FAILED)
 		return error_set(err, -errno, "cannot map the slots of threads: %m");
 	o->threads = threads;
+	o->epoch = &main->bss->knobs.policy_epoch;
 	r = walkers_new(o->skel->obj, &kind, &o->walkers);
 	if (r < 0)
 		return error_set(err, r, "cannot set up the walkers for switches: %s",
@@ -100,6 +115,7 @@ struct off_cpu *off_cpu_free(struct off_cpu *o)
 	if (o->threads)
 		munmap(o->threads, THREADS_BYTES);
 	offcpu__destroy(o->skel);
+	free(o->expected);
 	free(o->told);
 	free(o);
 	return NULL;
@@ -121,6 +137,7 @@ void off_cpu_forget(struct off_cpu *o)
 		return;
 	memset(o->threads, 0, THREADS_BYTES);
 	memset(o->told, 0, KILN_MAX_THREADS * sizeof(*o->told));
+	o->listing = o->listed = (struct list){0};
 }
 
 void off_cpu_detach(struct off_cpu *o)
@@ -196,10 +213,62 @@ void off_cpu_told(struct off_cpu *o, uint32_t tid, uint64_t ns)
 		o->told[t - o->threads].ns += ns;
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
+}
+
+/* Has T waited for so long without a sample that a list at NOW has it? */
+static bool is_sleeper(const struct kiln_thread *t, uint64_t now)
+{
+	uint64_t out = __atomic_load_n(&t->out, __ATOMIC_RELAXED);
+
+	return out && out + KILN_SLEEP_SHOWN <= now &&
+	       !__atomic_load_n(&t->chance, __ATOMIC_RELAXED);
+}
+
+static bool must_list(const struct off_cpu *o)
+{
+	return !o->listed.ns || o->listed.epoch != __atomic_load_n(o->epoch, __ATOMIC_ACQUIRE) ||
+	       o->skipped >= OFF_CPU_LISTS_SKIPPED_MAX;
+}
+
+bool off_cpu_may_have_sleepers(struct off_cpu *o)
+{
+	bool any = must_list(o);
+	uint64_t now = now_ns();
+
+	if (any)
+		memset(o->expected, 0, KILN_MAX_THREADS * sizeof(*o->expected));
+	for (size_t i = 0; i < KILN_MAX_THREADS; i++) {
+		uint32_t tid = __atomic_load_n(&o->threads[i].tid, __ATOMIC_RELAXED);
+
+		if (!is_sleeper(&o->threads[i], now) || o->expected[i].left_out == tid)
+			tid = 0;
+		o->expected[i].tid = tid;
+		any |= tid != 0;
+	}
+	o->skipped += !any;
+	return any;
+}
+
+void off_cpu_listed(struct off_cpu *o)
+{
+	o->listed = o->listing;
+	o->skipped = 0;
+	for (size_t i = 0; i < KILN_MAX_THREADS; i++)
+		if (o->expected[i].tid)
+			o->expected[i].left_out = o->expected[i].tid;
+}
+
 int off_cpu_open_sleepers(struct off_cpu *o)
 {
 	int fd;
 
+	o->listing = (struct list){now_ns(), __atomic_load_n(o->epoch, __ATOMIC_ACQUIRE)};
 	if (!o->sleepers)
 		o->sleepers = bpf_program__attach_iter(o->skel->progs.sleepers, NULL);
 	if (!o->sleepers)
@@ -213,6 +282,8 @@ bool off_cpu_shown(struct off_cpu *o, uint32_t tid, uint64_t began)
 	struct kiln_thread *t = (struct kiln_thread *)find(o, tid);
 	uint32_t unseen = 0;
 
+	if (t)
+		o->expected[t - o->threads].tid = 0;
 	/* If another wait of the thread begins between the two steps, the mark is put on that wait.
 	 * The kernel then sends its end, which is ignored because the wait has no sample. */
 	return t && __atomic_load_n(&t->out, __ATOMIC_RELAXED) == began &&

@@ -44,6 +44,16 @@ void off_cpu_forget(struct off_cpu *o);
 /* The CPU time of its program, ns, while the kernel counted it. */
 uint64_t off_cpu_run_ns(const struct off_cpu *o);
 /*
+ * May a list have threads that the last complete one did not have? To be asked before each list,
+ * because a list costs the kernel 650 ns for each thread of the machine, and this only reads the
+ * slots. Always true after a change of policies, and when OFF_CPU_LISTS_SKIPPED_MAX lists were
+ * skipped: a thread may have had no slot, or its process may not have been sampled.
+ */
+bool off_cpu_may_have_sleepers(struct off_cpu *o);
+enum { OFF_CPU_LISTS_SKIPPED_MAX = 12 };
+/* The last list that was opened was read to its end. */
+void off_cpu_listed(struct off_cpu *o);
+/*
  * Lists the threads that wait without a sample: the wait began before the program was attached, or
  * its stack was not walked and it has lasted for KILN_SLEEP_SHOWN. Returns a file descriptor, which
  * the caller closes, or -errno. Each read(), by any thread, returns whole records of

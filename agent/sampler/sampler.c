@@ -452,6 +452,17 @@ void sampler_wait_told(struct sampler *s, uint32_t tid, uint64_t ns)
 		off_cpu_told(s->off_cpu, tid, ns);
 }
 
+bool sampler_may_have_sleepers(struct sampler *s)
+{
+	return off_cpu_is_on(s->off_cpu) && off_cpu_may_have_sleepers(s->off_cpu);
+}
+
+void sampler_sleepers_listed(struct sampler *s)
+{
+	if (s->off_cpu)
+		off_cpu_listed(s->off_cpu);
+}
+
 int sampler_open_sleepers(struct sampler *s)
 {
 	return off_cpu_is_on(s->off_cpu) ? off_cpu_open_sleepers(s->off_cpu) : -ENOENT;

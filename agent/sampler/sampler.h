@@ -107,6 +107,10 @@ bool sampler_thread_waits(const struct sampler *s, uint32_t tid, uint64_t began)
 bool sampler_wait_due(struct sampler *s, uint32_t tid, uint64_t now, int64_t *ret_ns,
 		      bool *ret_ended);
 void sampler_wait_told(struct sampler *s, uint32_t tid, uint64_t ns);
+/* off_cpu_may_have_sleepers(). False also when off-CPU sampling is off. */
+bool sampler_may_have_sleepers(struct sampler *s);
+/* off_cpu_listed() */
+void sampler_sleepers_listed(struct sampler *s);
 /* off_cpu_open_sleepers(). -ENOENT: off-CPU sampling is off. */
 int sampler_open_sleepers(struct sampler *s) _must_check_;
 /* off_cpu_shown() */
