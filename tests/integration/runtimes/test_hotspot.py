@@ -3,8 +3,8 @@
 """Java of several versions under the agent: what a sample shows is what the machine itself says of its stacks.
 usage: test_hotspot.py chains|special [VERSION...]   (exit 77: no such machine can be had)
 Without versions the oldest and the newest one, interpreted and by the compilers' default; with KILN_MATRIX=1 all
-versions, and each with more options. With KILN_LONG=1 at 997 Hz until there are 2,000 samples of each thread of each
-program, and no more than 0.5 % of a program's may be cut."""
+versions, and each with more options. With KILN_LONG=1 at 997 Hz until there are 2,000 samples of each part (a thread, or
+classes) of each program, and no more than 0.5 % of a program's may be cut."""
 import collections
 import contextlib
 import os
@@ -59,13 +59,22 @@ def wait_for(name, program, texts):
         time.sleep(0.2)
 
 
-def run(programs, others=(), threads=()):
-    """{pid: samples} of PROGRAMS and OTHERS, when each of PROGRAMS (with THREADS: each thread of these names in each of them)
-    has ENOUGH samples with Java frames, or after WAIT s."""
-    pids = [p.pid for p in programs]
-    every = pids + [p.pid for p in others]
+def thread_of(text):
+    """The name of the thread of a sample in text form."""
+    return "".join(re.findall(r"^  thread\.name: (.*) \(Str", text, re.M))
+
+
+def class_of(text):
+    """Which of the programs "unloading" and "storm" a sample in text form is of; "": of neither's classes."""
+    return "storm" if "kiln.HotspotStorm." in text else "generations" if "kiln.HotspotG" in text else ""
+
+
+def run(programs, others=(), parts=None, part_of=lambda text: ""):
+    """{pid: samples} of PROGRAMS and OTHERS, when each of PROGRAMS has ENOUGH samples with Java frames, or after WAIT s. With
+    PARTS ({program: its parts}) as many of each of its parts; PART_OF tells the part of a sample in text form."""
+    every = [p.pid for p in [*programs, *others]]
     deadline, seen, rest = time.monotonic() + WAIT, collections.Counter(), ""
-    wanted = [(pid, thread) for pid in pids for thread in threads or [""]]
+    wanted = [(p.pid, part) for p in programs for part in (parts or {}).get(p, [""])]
     with agent.Agent(*sum((["--pid", pid] for pid in every), []), config=stacks.config(997 if LONG else 97)) as a:
         with open(a.out_path, encoding="utf-8", errors="replace") as out:
             while min(seen[key] for key in wanted) < ENOUGH and time.monotonic() < deadline:
@@ -76,8 +85,8 @@ def run(programs, others=(), threads=()):
                 for sample in whole:
                     if "Instrumentation: jvm" in sample:
                         n = sum(map(int, re.findall(r"^  Values: \[(\d+)", sample, re.M)))
-                        thread = "".join(re.findall(r"^  thread\.name: (.*) \(Str", sample, re.M)) if threads else ""
-                        seen.update({(int(pid), thread): n for pid in re.findall(r"process\.pid: (\d+)", sample)})
+                        for pid in set(map(int, re.findall(r"process\.pid: (\d+)", sample))):
+                            seen.update(dict.fromkeys({(pid, part_of(sample)), (pid, "")}, n))
         status = a.stop()
         if status:
             raise RuntimeError(f"agent: exit {status}: {a.stderr()[-500:]}")
@@ -89,21 +98,26 @@ def all_of(sample):
     return " < ".join(f"{name}:{line}" for (_, name), (_, line) in zip(sample.frames, sample.places))
 
 
-def judge(name, samples, judge_one, right_least):
+def construct_of(sample):
+    construct = sample.comm.removeprefix(WORKER).replace("parking", "blocking")
+    return construct if construct in CONSTRUCTS else ""
+
+
+def judge(name, samples, judge_one, right_least, part_of=construct_of):
     """Prints how many samples of a program are right; [problem]. Samples from before the agent attached to the machine are
     marked in their stacks and not counted."""
     count, example = collections.Counter(), {}
-    of_thread, named = collections.defaultdict(collections.Counter), collections.Counter()
+    of_part, named = collections.defaultdict(collections.Counter), collections.Counter()
     for s in samples:
         reason = judge_one(s)
         count[reason] += s.value
         example[reason] = s
-        construct = s.comm.removeprefix(WORKER).replace("parking", "blocking")
+        part = part_of(s)
         if s.comm.startswith(WORKER[:7]):
             named[s.comm.startswith(WORKER) and len(s.comm) > 15] += s.value
-        if construct in CONSTRUCTS and reason not in BEFORE:
-            of_thread[construct]["cut" if reason.startswith(("cut", "no root")) else
-                              reason if reason in ("right", "way", "native") else "other"] += s.value
+        if part and reason not in BEFORE:
+            of_part[part]["cut" if reason.startswith(("cut", "no root")) else
+                          reason if reason in ("right", "way", "native") else "other"] += s.value
     before = sum(n for reason, n in count.items() if reason in BEFORE)
     count = collections.Counter({reason: n for reason, n in count.items() if reason not in BEFORE})
     total = sum(count.values())
@@ -114,8 +128,8 @@ def judge(name, samples, judge_one, right_least):
     print(f"{name:20} {total:6} samples, {before:3} before: {right} right, {way} on the way, {calls} other calls, "
           f"{native} native, {cut} cut, {wrong} wrong", flush=True)
     if LONG:
-        for thread, n in sorted(of_thread.items()):
-            print(f"    {thread}: {', '.join(f'{k} {v}' for k, v in n.most_common())}")
+        for part, n in sorted(of_part.items()):
+            print(f"    {part}: {', '.join(f'{k} {v}' for k, v in n.most_common())}")
     for reason, n in count.most_common():
         if reason not in ("right", "way", "native"):
             print(f"    {n:4} {reason}: {all_of(example[reason])[:1200]}")
@@ -158,8 +172,9 @@ def chains(found, directory):
                         for key, (r, options) in part}
             for key, p in programs.items():
                 wait_for(key, p, ["told " + construct.replace("blocking", "parking") for construct in CONSTRUCTS])
-            samples = run(list(programs.values()), threads=[
-                WORKER + construct.replace("blocking", "parking") for construct in CONSTRUCTS] if LONG else ())
+            workers = [WORKER + construct.replace("blocking", "parking") for construct in CONSTRUCTS]
+            samples = run(list(programs.values()), parts=dict.fromkeys(programs.values(), workers) if LONG else None,
+                          part_of=thread_of)
             for key, p in programs.items():
                 one = stacks.Judge(stacks.chains(p.said()), lines=lines)
                 problems += judge(" ".join(key), samples[p.pid], one, 0 if key[1] == "inlined" else 0.3)
@@ -180,7 +195,8 @@ def special(found, directory):
         programs["forged"] = stack.enter_context(Forged())
         for name, p in programs.items():
             wait_for(name, p, ["begin"])
-        samples = run([p for name, p in programs.items() if name != "forged"], [programs["forged"]])
+        samples = run([p for name, p in programs.items() if name != "forged"], [programs["forged"]],
+                      {programs[version]: ["generations", "storm"] for version in found} if LONG else None, class_of)
         for name, p in programs.items():
             mine = samples[p.pid]
             if name == "forged":
@@ -188,7 +204,8 @@ def special(found, directory):
             elif name == "virtual":
                 problems += judge(name, mine, judge_virtual, 0.05)
             else:
-                problems += judge(f"{name} classes", mine, judge_classes, 0.3)
+                problems += judge(f"{name} classes", mine, judge_classes, 0.3,
+                                  lambda s: class_of(" ".join(name for _, name in s.frames)))
     return problems + toggle(newest, found[newest], directory)
 
 
