@@ -30,7 +30,7 @@ static void tell_reasons(const struct node_server_stats *s, struct buf *out)
 	}
 }
 
-static void tell_connections(const struct door_stats *s, struct buf *out)
+static void tell_connections(const struct frontend_stats *s, struct buf *out)
 {
 	static const char *const states[] = {"outside", "opened", "granted"};
 	const size_t now[] = {s->outside, s->opened, s->granted};
@@ -46,8 +46,9 @@ static void tell_connections(const struct door_stats *s, struct buf *out)
 	}
 	prometheus_head(out, "kiln_stream_connections_ended_total", "counter",
 			"Connections that ended, by reason.");
-	for (unsigned int i = 0; i < DOOR_END_COUNT; i++) {
-		snprintf(label, sizeof(label), "reason=\"%s\"", door_end_name((enum door_end)i));
+	for (unsigned int i = 0; i < FRONTEND_END_COUNT; i++) {
+		snprintf(label, sizeof(label), "reason=\"%s\"",
+			 frontend_end_name((enum frontend_end)i));
 		prometheus_value(out, "kiln_stream_connections_ended_total", label,
 				 (double)s->ended[i]);
 	}
@@ -65,12 +66,12 @@ void node_server_metrics(struct node_server *server, struct buf *out)
 		double value;
 	} rows[] = {
 	    {"kiln_stream_connections_total", "counter", "Connections that came.",
-	     (double)s.door.accepted},
+	     (double)s.frontend.accepted},
 	    {"kiln_stream_handshakes_total", "counter", "TLS handshakes that were begun.",
-	     (double)s.door.handshakes},
+	     (double)s.frontend.handshakes},
 	    {"kiln_stream_accept_pauses_total", "counter",
 	     "Times that there was no file descriptor for the next connection.",
-	     (double)s.door.paused},
+	     (double)s.frontend.paused},
 	    {"kiln_streams", "gauge", "Open streams of agents.", (double)s.streams.open},
 	    {"kiln_streams_live", "gauge", "Streams that have said who they are and hello.",
 	     (double)s.live},
@@ -123,6 +124,6 @@ void node_server_metrics(struct node_server *server, struct buf *out)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		prometheus_single(out, rows[i].name, rows[i].type, rows[i].help, rows[i].value);
-	tell_connections(&s.door, out);
+	tell_connections(&s.frontend, out);
 	tell_reasons(&s, out);
 }

@@ -193,11 +193,11 @@ static int touch_pod(void *arg, const struct pod *pod)
 	return 0;
 }
 
-/* Agents are pods of our namespace: their addresses go first at the door. */
+/* Agents are pods of our namespace: their addresses go first at the front end. */
 static void expect(struct node_server *server, const struct pod_info *info)
 {
 	if (info->ip[0] && streq(info->ns, server->o.ns))
-		door_expect(server->door, info->ip);
+		frontend_trust(server->frontend, info->ip);
 }
 
 static int expect_pod(void *arg, const struct pod *pod)
@@ -393,7 +393,7 @@ static int use_destinations(struct node_server *server)
 	return r;
 }
 
-/* On the door's thread. */
+/* On the front end's thread. */
 static void on_join(void *arg, int fd)
 {
 	const struct node_server *server = arg;
@@ -401,17 +401,17 @@ static void on_join(void *arg, int fd)
 	stream_server_add(server->streams, fd);
 }
 
-static int open_door(struct node_server *server, struct error *err)
+static int open_frontend(struct node_server *server, struct error *err)
 {
 	const struct node_server_options *o = &server->o;
-	struct door_options options = {.address = o->address,
-				       .cert_pem = o->tls->cert_pem,
-				       .key_pem = o->tls->key_pem,
-				       .limits = o->limits.door,
-				       .join = on_join,
-				       .arg = server};
+	struct frontend_options options = {.address = o->address,
+					   .cert_pem = o->tls->cert_pem,
+					   .key_pem = o->tls->key_pem,
+					   .limits = o->limits.frontend,
+					   .join = on_join,
+					   .arg = server};
 
-	int r = door_new(&options, &server->door, err);
+	int r = frontend_new(&options, &server->frontend, err);
 
 	if (!r)
 		pod_store_each_in_namespace(o->sources.pods, o->ns, expect_pod, server);
@@ -446,7 +446,7 @@ static int start(struct node_server *server, struct error *err)
 	if (!r && o->events)
 		r = watch_begin(server, NULL);
 	if (!r)
-		r = open_door(server, err);
+		r = open_frontend(server, err);
 	return r < 0 ? error_wrap(err, r, "node stream") : 0;
 }
 
@@ -464,7 +464,7 @@ struct node_server *node_server_free(struct node_server *server)
 
 	if (!server)
 		return NULL;
-	server->door = door_free(server->door);
+	server->frontend = frontend_free(server->frontend);
 	server->streams = stream_server_free(server->streams);
 	while (server->sessions)
 		session_free(server->sessions);
@@ -540,13 +540,13 @@ void node_server_drain(struct node_server *server)
 
 int node_server_port(const struct node_server *server)
 {
-	return door_port(server->door);
+	return frontend_port(server->frontend);
 }
 
 int node_server_certificate(struct node_server *server, const struct stream_tls *tls,
 			    struct error *err)
 {
-	return door_certificate(server->door, tls->cert_pem, tls->key_pem, err);
+	return frontend_certificate(server->frontend, tls->cert_pem, tls->key_pem, err);
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
@@ -557,7 +557,7 @@ void node_server_read(struct node_server *server, struct node_server_stats *ret)
 
 	*ret = server->stats;
 	ret->pods_refused = server->pods_refused;
-	door_read(server->door, &ret->door);
+	frontend_read(server->frontend, &ret->frontend);
 	stream_server_read(server->streams, &ret->streams);
 	stream_auth_read(server->auth, &ret->auth);
 	node_view_read(server->view, &ret->view);

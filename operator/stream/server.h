@@ -9,7 +9,7 @@
 
 #include "lib/buf.h"
 #include "lib/grpc_server.h"
-#include "operator/door/door.h"
+#include "operator/frontend/frontend.h"
 #include "operator/stream/auth.h"
 #include "operator/stream/node_view.h"
 #include "operator/stream/tls.h"
@@ -25,7 +25,7 @@ struct node_server_limits { /* zero: the defaults, docs/node-stream.md */
 	uint64_t hello_ms, auth_ms, ack_ms;
 	uint64_t age_ms;  /* of a stream, +-10 % */
 	uint64_t keep_ms; /* a node's state after its stream, to resume from */
-	struct door_limits door;
+	struct frontend_limits frontend;
 };
 
 struct node_server_options {
@@ -78,7 +78,7 @@ enum stream_cut {
 };
 
 struct node_server_stats {
-	struct door_stats door;
+	struct frontend_stats frontend;
 	struct stream_server_counts streams;
 	struct stream_auth_counts auth;
 	struct view_counts view;

@@ -42,8 +42,8 @@ enum session_step {
 struct session {
 	struct node_server *server;
 	struct server_stream *stream; /* NULL: it has closed */
-	struct door_guest guest;      /* its connection */
-	enum door_standing standing;  /* as reported to the door */
+	struct frontend_ref ref;      /* its connection */
+	enum frontend_auth auth;      /* as reported to the front end */
 	struct session *prev, *next;  /* server->sessions */
 	struct node *node;	      /* from Hello on */
 	enum session_step step;
@@ -89,7 +89,7 @@ struct node {
 
 struct node_server {
 	struct node_server_options o;
-	struct door *door;
+	struct frontend *frontend;
 	struct stream_server *streams;
 	struct stream_auth *auth;
 	struct node_view *view;

@@ -21,18 +21,18 @@ static const struct {
 
 /* ---- its connection -------------------------------------------------------------------------- */
 
-static void tell_door(struct session *s, enum door_standing standing)
+static void report_auth(struct session *s, enum frontend_auth auth)
 {
-	door_judge(s->server->door, &s->guest, s->standing, standing);
-	s->standing = standing;
+	frontend_report_auth(s->server->frontend, &s->ref, s->auth, auth);
+	s->auth = auth;
 }
 
-/* While the token is not verified: tells the door whether it claims to be an agent's. */
+/* While the token is not verified: tells the front end whether it claims to be an agent's. */
 static void tell_claim(struct session *s)
 {
 	bool claims = s->check && stream_check_claims_agent(s->check);
 
-	tell_door(s, claims ? DOOR_ASKS : DOOR_STRANGER);
+	report_auth(s, claims ? FRONTEND_PENDING : FRONTEND_UNAUTHENTICATED);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
@@ -90,8 +90,8 @@ void session_free(struct session *s)
 {
 	s->stream = NULL;
 	detach(s);
-	if (s->server->door)
-		tell_door(s, DOOR_STRANGER);
+	if (s->server->frontend)
+		report_auth(s, FRONTEND_UNAUTHENTICATED);
 	if (s->prev)
 		s->prev->next = s->next;
 	else
@@ -114,7 +114,7 @@ static void on_closed(void *arg)
 static void refuse(struct session *s, enum stream_refusal refusal)
 {
 	s->server->stats.refused[refusal]++;
-	tell_door(s, DOOR_REFUSED);
+	report_auth(s, FRONTEND_REFUSED);
 	session_end(s, stream_refusal_status(refusal), stream_refusal_text(refusal));
 }
 
@@ -161,7 +161,7 @@ static void granted(struct session *s, const struct stream_grant *grant)
 	uint64_t now = server_now(s->server), age = s->server->o.limits.age_ms;
 
 	s->server->stats.refused[STREAM_GRANTED]++;
-	tell_door(s, DOOR_GRANTED);
+	report_auth(s, FRONTEND_GRANTED);
 	if (s->watches) {
 		watch(s);
 		return;
@@ -238,7 +238,7 @@ static void *on_opened(void *arg, struct server_stream *stream,
 	s->server = server;
 	s->stream = stream;
 	s->watches = request->method == METHOD_WATCH;
-	s->guest = door_find(server->door, request->fd);
+	s->ref = frontend_find(server->frontend, request->fd);
 	s->deadline_ms = server_now(server) + server->o.limits.auth_ms;
 	s->next = server->sessions;
 	if (s->next)

@@ -138,7 +138,7 @@ def test_a_flood_is_not_noticed(cluster, nodes, measure, serve, connect, token, 
     assert reviews <= REVIEWS_RATE * (took + 1) + 2
     assert a.closed is None and b.closed is None
     assert during[0] < 5 * before[0] + 1000
-    program.wait_until("the end of all strangers",
+    program.wait_until("the end of all unauthenticated connections",
                        lambda: operator.metric("kiln_stream_connections", state="outside") == 0 ==
                        operator.metric("kiln_stream_connections", state="opened"))
     assert operator.metric("kiln_stream_connections", state="granted") == 2

@@ -352,10 +352,10 @@ static void tell(struct rig *rig)
 		if (st.cuts[i])
 			print_error("server: %llu streams cut for reason %zu\n",
 				    (unsigned long long)st.cuts[i], i);
-	for (size_t i = 0; i < DOOR_END_COUNT; i++)
-		if (st.door.ended[i])
-			print_error("door: %llu connections ended: %s\n",
-				    (unsigned long long)st.door.ended[i], door_end_name(i));
+	for (size_t i = 0; i < FRONTEND_END_COUNT; i++)
+		if (st.frontend.ended[i])
+			print_error("frontend: %llu connections ended: %s\n",
+				    (unsigned long long)st.frontend.ended[i], frontend_end_name(i));
 }
 
 void rig_until(struct rig *rig, bool (*is)(void *arg), void *arg)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record's header { type 22; version 3.x; length:16 } is followed by the handshake message's
  * header { type 1; length:24 }. */
-#include "operator/door/hello.h"
+#include "operator/frontend/hello.h"
 
 enum { RECORD_HEADER = 5, MESSAGE_HEADER = 4, HANDSHAKE = 22, CLIENT_HELLO = 1, MAJOR = 3 };
 

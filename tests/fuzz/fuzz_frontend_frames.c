@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes that a peer sends through the door; the first byte is the length of the pieces in which the
- * rest is read. The pieces give the same counts as the whole, and no frame that passes is longer
- * than the limit. The rest is also read as the first bytes of a ClientHello.
+ * Bytes that a peer sends through the front end; the first byte is the length of the pieces in
+ * which the rest is read. The pieces give the same counts as the whole, and no frame that passes is
+ * longer than the limit. The rest is also read as the first bytes of a ClientHello.
  */
-#include "operator/door/frames.h"
-#include "operator/door/hello.h"
+#include "operator/frontend/frames.h"
+#include "operator/frontend/hello.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes both ways through the door. */
+/* Bytes both ways through the front end. */
 #include <sys/socket.h>
 
-#include "tests/unit/operator/door/rig.h"
+#include "tests/unit/operator/frontend/rig.h"
 
 enum { LARGE = 512 * (FRAMES_HEADER + FRAMES_LENGTH_MAX), CHUNK = 16 << 10, HELD_MAX = 5 << 20 };
 
 struct scene {
-	struct door_rig rig;
+	struct frontend_rig rig;
 	struct client a;
 };
 
@@ -134,7 +134,7 @@ static void a_server_that_does_not_read_holds_the_client_back_and_gets_all_later
 	for (size_t i = 0; i < LARGE; i += FRAMES_HEADER + FRAMES_LENGTH_MAX)
 		frame_header(sent + i, FRAMES_LENGTH_MAX, FRAME_DATA);
 	client_join(&s->rig, &s->a, 1);
-	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
+	rig_judge(&s->rig, 0, FRONTEND_UNAUTHENTICATED, FRONTEND_GRANTED);
 	rig_until(&s->rig, granted, 1);
 	setsockopt(s->a.fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 	SSL_set_mode(s->a.ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
@@ -205,16 +205,18 @@ static void the_next_connections_see_a_new_certificate(void **state)
 	client_open(&s->rig, &s->a, 1);
 	first = SSL_get1_peer_certificate(s->a.ssl);
 	client_done(&s->a);
-	assert_int_equal(door_certificate(s->rig.door, other.cert_pem, s->rig.tls.key_pem, &err),
-			 -EINVAL);
-	assert_int_equal(door_certificate(s->rig.door, "no certificate", other.key_pem, &err),
-			 -EINVAL);
+	assert_int_equal(
+	    frontend_certificate(s->rig.frontend, other.cert_pem, s->rig.tls.key_pem, &err),
+	    -EINVAL);
+	assert_int_equal(
+	    frontend_certificate(s->rig.frontend, "no certificate", other.key_pem, &err), -EINVAL);
 	client_open(&s->rig, &s->a, 1);
 	second = SSL_get1_peer_certificate(s->a.ssl);
 	assert_int_equal(X509_cmp(first, second), 0);
 	X509_free(second);
 	client_done(&s->a);
-	assert_int_equal(door_certificate(s->rig.door, other.cert_pem, other.key_pem, &err), 0);
+	assert_int_equal(frontend_certificate(s->rig.frontend, other.cert_pem, other.key_pem, &err),
+			 0);
 	client_open(&s->rig, &s->a, 1);
 	second = SSL_get1_peer_certificate(s->a.ssl);
 	assert_int_not_equal(X509_cmp(first, second), 0);
@@ -232,16 +234,16 @@ static void addresses_and_certificates_that_cannot_work(void **state)
 	} rows[] = {{"nowhere", s->rig.tls.cert_pem, -EINVAL},
 		    {"127.0.0.1:0", "no certificate", -EINVAL},
 		    {"192.0.2.1:1", s->rig.tls.cert_pem, -EADDRNOTAVAIL}};
-	struct door *door;
+	struct frontend *frontend;
 
 	client_open(&s->rig, &s->a, 1);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		const struct door_options o = {.address = rows[i].address,
-					       .cert_pem = rows[i].cert,
-					       .key_pem = s->rig.tls.key_pem};
+		const struct frontend_options o = {.address = rows[i].address,
+						   .cert_pem = rows[i].cert,
+						   .key_pem = s->rig.tls.key_pem};
 		struct error err = {0};
 
-		assert_int_equal(door_new(&o, &door, &err), rows[i].r);
+		assert_int_equal(frontend_new(&o, &frontend, &err), rows[i].r);
 		assert_true(err.message[0]);
 	}
 }

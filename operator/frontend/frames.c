@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* After the preface come frames: { length:24; type:8; flags:8; stream:32 } and LENGTH bytes. */
-#include "operator/door/frames.h"
+#include "operator/frontend/frames.h"
 
 enum { HEADERS = 1, CONTINUATION = 9 };
 

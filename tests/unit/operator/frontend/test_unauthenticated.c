@@ -3,17 +3,17 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "operator/door/hello.h"
-#include "tests/unit/operator/door/rig.h"
+#include "operator/frontend/hello.h"
+#include "tests/unit/operator/frontend/rig.h"
 
 enum { BRIEF_MS = 300, MANY = 8 };
 
 struct scene {
-	struct door_rig rig;
+	struct frontend_rig rig;
 	struct client a, b, many[MANY];
 };
 
-static struct scene *scene_new(const struct door_limits *limits)
+static struct scene *scene_new(const struct frontend_limits *limits)
 {
 	struct scene *s = calloc(1, sizeof(*s));
 
@@ -38,7 +38,7 @@ static void scene_end(struct scene *s)
 
 static void who_sends_no_client_hello_is_closed(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.hello_ms = BRIEF_MS});
+	struct scene *s = scene_new(&(struct frontend_limits){.hello_ms = BRIEF_MS});
 	uint8_t hello[4096];
 
 	client_connect(&s->rig, &s->a, 1);
@@ -70,7 +70,7 @@ static void who_sends_something_else_is_closed_at_once(void **state)
 
 static void who_sends_on_before_its_turn_is_closed(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.opened = 1});
+	struct scene *s = scene_new(&(struct frontend_limits){.opened = 1});
 	uint8_t hello[4096];
 	size_t n;
 
@@ -88,7 +88,7 @@ static void who_sends_on_before_its_turn_is_closed(void **state)
 
 static void who_leaves_before_its_turn_leaves_nothing(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.opened = 1});
+	struct scene *s = scene_new(&(struct frontend_limits){.opened = 1});
 	uint8_t hello[4096];
 	size_t n;
 
@@ -107,7 +107,7 @@ static void who_leaves_before_its_turn_leaves_nothing(void **state)
 
 static void who_is_not_granted_in_time_is_closed(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.grant_ms = BRIEF_MS});
+	struct scene *s = scene_new(&(struct frontend_limits){.grant_ms = BRIEF_MS});
 
 	client_open(&s->rig, &s->a, 1);
 	client_join(&s->rig, &s->b, 1);
@@ -120,15 +120,15 @@ static void who_is_not_granted_in_time_is_closed(void **state)
 
 static void who_is_granted_stays_until_its_stream_ends(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.grant_ms = BRIEF_MS});
+	struct scene *s = scene_new(&(struct frontend_limits){.grant_ms = BRIEF_MS});
 
 	client_join(&s->rig, &s->a, 1);
-	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_ASKS);
-	rig_judge(&s->rig, 0, DOOR_ASKS, DOOR_GRANTED);
+	rig_judge(&s->rig, 0, FRONTEND_UNAUTHENTICATED, FRONTEND_PENDING);
+	rig_judge(&s->rig, 0, FRONTEND_PENDING, FRONTEND_GRANTED);
 	rig_until(&s->rig, granted, 1);
 	usleep(3000 * BRIEF_MS);
 	assert_true(client_is_open(&s->a));
-	rig_judge(&s->rig, 0, DOOR_GRANTED, DOOR_STRANGER);
+	rig_judge(&s->rig, 0, FRONTEND_GRANTED, FRONTEND_UNAUTHENTICATED);
 	client_until_closed(&s->a);
 	rig_until_ended(&s->rig, NOT_GRANTED, 1);
 	scene_end(s);
@@ -136,13 +136,13 @@ static void who_is_granted_stays_until_its_stream_ends(void **state)
 
 static void of_two_streams_one_that_is_granted_is_enough(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.grant_ms = BRIEF_MS});
+	struct scene *s = scene_new(&(struct frontend_limits){.grant_ms = BRIEF_MS});
 
 	client_join(&s->rig, &s->a, 1);
-	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
-	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
-	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_REFUSED);
-	rig_judge(&s->rig, 0, DOOR_GRANTED, DOOR_STRANGER);
+	rig_judge(&s->rig, 0, FRONTEND_UNAUTHENTICATED, FRONTEND_GRANTED);
+	rig_judge(&s->rig, 0, FRONTEND_UNAUTHENTICATED, FRONTEND_GRANTED);
+	rig_judge(&s->rig, 0, FRONTEND_UNAUTHENTICATED, FRONTEND_REFUSED);
+	rig_judge(&s->rig, 0, FRONTEND_GRANTED, FRONTEND_UNAUTHENTICATED);
 	usleep(3000 * BRIEF_MS);
 	assert_true(client_is_open(&s->a));
 	assert_int_equal(rig_stats(&s->rig).granted, 1);
@@ -151,13 +151,13 @@ static void of_two_streams_one_that_is_granted_is_enough(void **state)
 
 static void who_is_being_verified_is_not_cut(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.grant_ms = BRIEF_MS});
+	struct scene *s = scene_new(&(struct frontend_limits){.grant_ms = BRIEF_MS});
 
 	client_join(&s->rig, &s->a, 1);
-	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_ASKS);
+	rig_judge(&s->rig, 0, FRONTEND_UNAUTHENTICATED, FRONTEND_PENDING);
 	usleep(3000 * BRIEF_MS);
 	assert_true(client_is_open(&s->a));
-	rig_judge(&s->rig, 0, DOOR_ASKS, DOOR_STRANGER);
+	rig_judge(&s->rig, 0, FRONTEND_PENDING, FRONTEND_UNAUTHENTICATED);
 	client_until_closed(&s->a);
 	scene_end(s);
 }
@@ -168,21 +168,21 @@ static void who_is_refused_is_closed(void **state)
 
 	client_join(&s->rig, &s->a, 1);
 	client_join(&s->rig, &s->b, 1);
-	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_REFUSED);
+	rig_judge(&s->rig, 0, FRONTEND_UNAUTHENTICATED, FRONTEND_REFUSED);
 	client_until_closed(&s->a);
 	rig_until_ended(&s->rig, REFUSED, 1);
 	assert_true(client_is_open(&s->b));
 	scene_end(s);
 }
 
-static void strangers_may_send_little(void **state)
+static void unauthenticated_connections_may_send_little(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.stranger_bytes = 10000});
+	struct scene *s = scene_new(&(struct frontend_limits){.unauthenticated_bytes = 10000});
 	char bytes[6000] = "";
 
 	client_join(&s->rig, &s->a, 1);
 	client_join(&s->rig, &s->b, 1);
-	rig_judge(&s->rig, 1, DOOR_STRANGER, DOOR_GRANTED);
+	rig_judge(&s->rig, 1, FRONTEND_UNAUTHENTICATED, FRONTEND_GRANTED);
 	rig_until(&s->rig, granted, 1);
 	assert_true(client_send_frame(&s->a, FRAME_DATA, bytes, sizeof(bytes)));
 	for (int i = 0; i < 4; i++)
@@ -194,7 +194,7 @@ static void strangers_may_send_little(void **state)
 	scene_end(s);
 }
 
-static void strangers_may_send_few_frames(void **state)
+static void unauthenticated_connections_may_send_few_frames(void **state)
 {
 	struct scene *s = scene_new(NULL);
 
@@ -210,7 +210,7 @@ static void strangers_may_send_few_frames(void **state)
 }
 
 /* HTTP/2 rapid reset and endless CONTINUATION begin with many such frames. */
-static void strangers_may_call_a_few_times(void **state)
+static void unauthenticated_connections_may_call_a_few_times(void **state)
 {
 	static const uint8_t types[] = {FRAME_HEADERS, FRAME_CONTINUATION};
 	struct scene *s = scene_new(NULL);
@@ -234,7 +234,7 @@ static void the_granted_may_call_once_a_second_in_the_long_run(void **state)
 	int n = 0;
 
 	client_join(&s->rig, &s->a, 1);
-	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
+	rig_judge(&s->rig, 0, FRONTEND_UNAUTHENTICATED, FRONTEND_GRANTED);
 	rig_until(&s->rig, granted, 1);
 	while (n < 1000 && client_send_frame(&s->a, FRAME_HEADERS, "x", 1) && ++n < 32)
 		;
@@ -268,7 +268,7 @@ static void what_is_not_http2_is_closed(void **state)
 
 static void when_the_outside_is_full_the_address_that_has_most_goes_first(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.outside = MANY});
+	struct scene *s = scene_new(&(struct frontend_limits){.outside = MANY});
 
 	for (size_t i = 0; i < MANY; i++)
 		client_connect(&s->rig, &s->many[i], 1);
@@ -287,21 +287,21 @@ static void when_the_outside_is_full_the_address_that_has_most_goes_first(void *
 
 static void an_address_may_have_all_the_room_that_no_other_wants(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.outside = MANY, .opened = MANY});
+	struct scene *s = scene_new(&(struct frontend_limits){.outside = MANY, .opened = MANY});
 
 	for (size_t i = 0; i < MANY; i++)
 		client_open(&s->rig, &s->many[i], 1);
 	rig_until(&s->rig, opened, MANY);
-	assert_int_equal(rig_stats(&s->rig).ended[DOOR_END_DISPLACED], 0);
+	assert_int_equal(rig_stats(&s->rig).ended[FRONTEND_END_DISPLACED], 0);
 	scene_end(s);
 }
 
 static void when_all_places_are_taken_the_address_that_has_most_goes_first(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.opened = MANY});
+	struct scene *s = scene_new(&(struct frontend_limits){.opened = MANY});
 
 	client_join(&s->rig, &s->many[0], 1);
-	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_ASKS);
+	rig_judge(&s->rig, 0, FRONTEND_UNAUTHENTICATED, FRONTEND_PENDING);
 	for (size_t i = 1; i < MANY; i++)
 		client_open(&s->rig, &s->many[i], 1);
 	rig_until(&s->rig, opened, MANY);
@@ -316,25 +316,25 @@ static void when_all_places_are_taken_the_address_that_has_most_goes_first(void 
 
 static void who_is_granted_takes_no_place_and_is_kept_when_all_are_taken(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.outside = 2, .opened = 2});
+	struct scene *s = scene_new(&(struct frontend_limits){.outside = 2, .opened = 2});
 
 	for (size_t i = 0; i < MANY; i++) {
 		client_join(&s->rig, &s->many[i], 1);
-		rig_judge(&s->rig, i, DOOR_STRANGER, DOOR_GRANTED);
+		rig_judge(&s->rig, i, FRONTEND_UNAUTHENTICATED, FRONTEND_GRANTED);
 		rig_until(&s->rig, granted, i + 1);
 	}
 	client_open(&s->rig, &s->a, 1);
 	client_open(&s->rig, &s->b, 2);
 	for (size_t i = 0; i < MANY; i++)
 		assert_true(client_is_open(&s->many[i]));
-	assert_int_equal(rig_stats(&s->rig).ended[DOOR_END_DISPLACED], 0);
+	assert_int_equal(rig_stats(&s->rig).ended[FRONTEND_END_DISPLACED], 0);
 	scene_end(s);
 }
 
 /* Idle connections lose their places sooner while others wait. */
 static void places_are_given_on_sooner_while_others_wait(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.opened = 1, .spare_ms = BRIEF_MS});
+	struct scene *s = scene_new(&(struct frontend_limits){.opened = 1, .spare_ms = BRIEF_MS});
 
 	client_open(&s->rig, &s->a, 1);
 	client_open(&s->rig, &s->b, 2);
@@ -344,11 +344,12 @@ static void places_are_given_on_sooner_while_others_wait(void **state)
 	scene_end(s);
 }
 
-static void friends_go_before_all_others(void **state)
+static void trusted_addresses_go_before_all_others(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.outside = MANY / 2, .opened = MANY / 2});
+	struct scene *s =
+	    scene_new(&(struct frontend_limits){.outside = MANY / 2, .opened = MANY / 2});
 
-	door_expect(s->rig.door, "127.0.0.200");
+	frontend_trust(s->rig.frontend, "127.0.0.200");
 	/* One connection of each address: nobody has most. */
 	for (unsigned int i = 0; i < MANY / 2; i++)
 		client_open(&s->rig, &s->many[i], 1 + i);
@@ -365,12 +366,12 @@ static void friends_go_before_all_others(void **state)
 	scene_end(s);
 }
 
-static void who_was_granted_is_a_friend(void **state)
+static void an_address_that_was_granted_is_trusted(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.outside = 2, .opened = 2});
+	struct scene *s = scene_new(&(struct frontend_limits){.outside = 2, .opened = 2});
 
 	client_join(&s->rig, &s->a, 200);
-	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
+	rig_judge(&s->rig, 0, FRONTEND_UNAUTHENTICATED, FRONTEND_GRANTED);
 	rig_until(&s->rig, granted, 1);
 	for (unsigned int i = 0; i < 2; i++)
 		client_open(&s->rig, &s->many[i], 1 + i);
@@ -386,11 +387,11 @@ static void who_was_granted_is_a_friend(void **state)
 }
 
 /* An address from which an agent was granted cannot take all places. */
-static void a_friend_that_has_a_quarter_is_one_of_all(void **state)
+static void a_trusted_address_that_has_a_quarter_is_one_of_all(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.opened = MANY, .outside = MANY});
+	struct scene *s = scene_new(&(struct frontend_limits){.opened = MANY, .outside = MANY});
 
-	door_expect(s->rig.door, "127.0.0.200");
+	frontend_trust(s->rig.frontend, "127.0.0.200");
 	for (unsigned int i = 0; i < 3; i++)
 		client_open(&s->rig, &s->many[i], 200);
 	for (unsigned int i = 3; i < MANY; i++)
@@ -406,10 +407,11 @@ static void a_friend_that_has_a_quarter_is_one_of_all(void **state)
 static void handshakes_have_a_rate(void **state)
 {
 	enum { CLIENTS = 60, BURST = 32 };
-	struct scene *s = scene_new(&(struct door_limits){.handshakes_per_s = 1, .turn_ms = 500});
+	struct scene *s =
+	    scene_new(&(struct frontend_limits){.handshakes_per_s = 1, .turn_ms = 500});
 	struct client clients[CLIENTS];
 	time_t began = time(NULL);
-	struct door_stats stats;
+	struct frontend_stats stats;
 	uint8_t hello[4096];
 
 	for (size_t i = 0; i < CLIENTS; i++) {
@@ -420,7 +422,7 @@ static void handshakes_have_a_rate(void **state)
 	rig_until(&s->rig, outside, 0);
 	stats = rig_stats(&s->rig);
 	assert_in_range(stats.handshakes, BURST, BURST + 1 + (size_t)(time(NULL) - began));
-	assert_int_equal(stats.ended[DOOR_END_NO_TURN], CLIENTS - stats.handshakes);
+	assert_int_equal(stats.ended[FRONTEND_END_NO_TURN], CLIENTS - stats.handshakes);
 	for (size_t i = 0; i < CLIENTS; i++)
 		client_done(&clients[i]);
 	scene_end(s);
@@ -429,36 +431,36 @@ static void handshakes_have_a_rate(void **state)
 static void connections_that_are_gone_are_not_found(void **state)
 {
 	struct scene *s = scene_new(NULL);
-	struct door_guest guest;
+	struct frontend_ref ref;
 
 	client_join(&s->rig, &s->a, 1);
-	guest = door_find(s->rig.door, rig_joined(&s->rig, 0));
-	assert_true(guest.id > 0);
+	ref = frontend_find(s->rig.frontend, rig_joined(&s->rig, 0));
+	assert_true(ref.id > 0);
 	shutdown(s->a.fd, SHUT_RDWR);
 	shutdown(rig_joined(&s->rig, 0), SHUT_RDWR);
 	rig_until(&s->rig, opened, 0);
-	assert_int_equal(door_find(s->rig.door, guest.fd).id, 0);
-	assert_int_equal(door_find(s->rig.door, -1).id, 0);
-	assert_int_equal(door_find(s->rig.door, 1 << 20).id, 0);
+	assert_int_equal(frontend_find(s->rig.frontend, ref.fd).id, 0);
+	assert_int_equal(frontend_find(s->rig.frontend, -1).id, 0);
+	assert_int_equal(frontend_find(s->rig.frontend, 1 << 20).id, 0);
 	/*
-	 * The descriptor's number is used again: the old guest's judgement must not grant the new
+	 * The descriptor's number is used again: the old connection's report must not grant the new
 	 * connection.
 	 */
-	door_judge(s->rig.door, &guest, DOOR_STRANGER, DOOR_GRANTED);
+	frontend_report_auth(s->rig.frontend, &ref, FRONTEND_UNAUTHENTICATED, FRONTEND_GRANTED);
 	client_join(&s->rig, &s->b, 1);
 	rig_until(&s->rig, opened, 1);
 	assert_int_equal(rig_stats(&s->rig).granted, 0);
 	scene_end(s);
 }
 
-static void a_door_is_closed_with_connections_in_every_state(void **state)
+static void a_frontend_is_closed_with_connections_in_every_state(void **state)
 {
-	struct scene *s = scene_new(&(struct door_limits){.opened = 2});
+	struct scene *s = scene_new(&(struct frontend_limits){.opened = 2});
 	uint8_t hello[4096];
 	size_t n;
 
 	client_join(&s->rig, &s->many[0], 1);
-	rig_judge(&s->rig, 0, DOOR_STRANGER, DOOR_GRANTED);
+	rig_judge(&s->rig, 0, FRONTEND_UNAUTHENTICATED, FRONTEND_GRANTED);
 	rig_until(&s->rig, granted, 1);
 	client_open(&s->rig, &s->many[1], 1);
 	client_join(&s->rig, &s->many[2], 1);
@@ -467,7 +469,7 @@ static void a_door_is_closed_with_connections_in_every_state(void **state)
 	client_send_raw(&s->a, hello, n);
 	client_connect(&s->rig, &s->b, 1);
 	rig_until(&s->rig, outside, 2);
-	s->rig.door = door_free(s->rig.door);
+	s->rig.frontend = frontend_free(s->rig.frontend);
 	client_until_closed(&s->a);
 	client_until_closed(&s->b);
 	for (size_t i = 0; i < 3; i++)
@@ -487,9 +489,9 @@ int main(void)
 	    cmocka_unit_test(of_two_streams_one_that_is_granted_is_enough),
 	    cmocka_unit_test(who_is_being_verified_is_not_cut),
 	    cmocka_unit_test(who_is_refused_is_closed),
-	    cmocka_unit_test(strangers_may_send_little),
-	    cmocka_unit_test(strangers_may_send_few_frames),
-	    cmocka_unit_test(strangers_may_call_a_few_times),
+	    cmocka_unit_test(unauthenticated_connections_may_send_little),
+	    cmocka_unit_test(unauthenticated_connections_may_send_few_frames),
+	    cmocka_unit_test(unauthenticated_connections_may_call_a_few_times),
 	    cmocka_unit_test(the_granted_may_call_once_a_second_in_the_long_run),
 	    cmocka_unit_test(what_is_not_http2_is_closed),
 	    cmocka_unit_test(when_the_outside_is_full_the_address_that_has_most_goes_first),
@@ -497,12 +499,12 @@ int main(void)
 	    cmocka_unit_test(when_all_places_are_taken_the_address_that_has_most_goes_first),
 	    cmocka_unit_test(who_is_granted_takes_no_place_and_is_kept_when_all_are_taken),
 	    cmocka_unit_test(places_are_given_on_sooner_while_others_wait),
-	    cmocka_unit_test(friends_go_before_all_others),
-	    cmocka_unit_test(who_was_granted_is_a_friend),
-	    cmocka_unit_test(a_friend_that_has_a_quarter_is_one_of_all),
+	    cmocka_unit_test(trusted_addresses_go_before_all_others),
+	    cmocka_unit_test(an_address_that_was_granted_is_trusted),
+	    cmocka_unit_test(a_trusted_address_that_has_a_quarter_is_one_of_all),
 	    cmocka_unit_test(handshakes_have_a_rate),
 	    cmocka_unit_test(connections_that_are_gone_are_not_found),
-	    cmocka_unit_test(a_door_is_closed_with_connections_in_every_state),
+	    cmocka_unit_test(a_frontend_is_closed_with_connections_in_every_state),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

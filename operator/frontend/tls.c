@@ -7,7 +7,7 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 
-#include "operator/door/internal.h"
+#include "operator/frontend/internal.h"
 
 static const unsigned char protocols[] = {2, 'h', '2'};
 
@@ -69,7 +69,7 @@ static bool set_up(SSL_CTX *context)
 	       SSL_CTX_set1_groups_list(context, "X25519:P-256:P-384") == 1;
 }
 
-int door_tls_new(const char *cert_pem, const char *key_pem, SSL_CTX **ret, struct error *err)
+int frontend_tls_new(const char *cert_pem, const char *key_pem, SSL_CTX **ret, struct error *err)
 {
 	SSL_CTX *context = SSL_CTX_new(TLS_server_method());
 	bool good = context && set_up(context);

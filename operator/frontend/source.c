@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources are in one list for each number of strangers, so that the one with the most is found
- * without a search: a flood asks for it at each connection.
+ * Sources are in one list for each number of unauthenticated connections, so that the one with the
+ * most is found without a search: a flood asks for it at each connection.
  */
-#include "operator/door/source.h"
+#include "operator/frontend/source.h"
 
 #include <netinet/in.h>
 #include <utlist.h>
 
 enum { PREFIX = 8 /* bytes of an IPv6 address that count: the network's */ };
 
-int source_table_init(struct source_table *t, size_t max_strangers)
+int source_table_init(struct source_table *t, size_t max_unauthenticated)
 {
-	*t = (struct source_table){.max = max_strangers};
-	t->by_count = calloc(max_strangers + 1, sizeof(struct source *));
+	*t = (struct source_table){.max = max_unauthenticated};
+	t->by_count = calloc(max_unauthenticated + 1, sizeof(struct source *));
 	return t->by_count ? 0 : -ENOMEM;
 }
 
@@ -54,25 +54,26 @@ struct source *source_find(struct source_table *t, const uint8_t key[SOURCE_KEY]
 }
 
 /*
- * A source with more than MAX strangers is in the list of MAX: a connection whose last granted
- * stream ends becomes a stranger again, and no limit applies to that.
+ * A source with more than MAX unauthenticated connections is in the list of MAX: a connection whose
+ * last granted stream ends becomes unauthenticated again, and no limit applies to
+ * that.
  */
-static struct source **list_of(struct source_table *t, size_t strangers)
+static struct source **list_of(struct source_table *t, size_t unauthenticated)
 {
-	return &t->by_count[MIN(strangers, t->max)];
+	return &t->by_count[MIN(unauthenticated, t->max)];
 }
 
-static void count(struct source_table *t, struct source *s, size_t strangers)
+static void count(struct source_table *t, struct source *s, size_t unauthenticated)
 {
-	struct source **list = list_of(t, s->strangers);
+	struct source **list = list_of(t, s->unauthenticated);
 
-	if (s->strangers)
+	if (s->unauthenticated)
 		DL_DELETE(*list, s);
-	s->strangers = strangers;
-	list = list_of(t, strangers);
-	if (strangers)
+	s->unauthenticated = unauthenticated;
+	list = list_of(t, unauthenticated);
+	if (unauthenticated)
 		DL_APPEND(*list, s);
-	t->most = MAX(t->most, MIN(strangers, t->max));
+	t->most = MAX(t->most, MIN(unauthenticated, t->max));
 }
 
 struct source *source_add(struct source_table *t, const uint8_t key[SOURCE_KEY])
@@ -86,14 +87,14 @@ struct source *source_add(struct source_table *t, const uint8_t key[SOURCE_KEY])
 		memcpy(s->key, key, SOURCE_KEY);
 		HASH_ADD(hh, t->sources, key, SOURCE_KEY, s);
 	}
-	count(t, s, s->strangers + 1);
+	count(t, s, s->unauthenticated + 1);
 	return s;
 }
 
 void source_remove(struct source_table *t, struct source *s)
 {
-	count(t, s, s->strangers - 1);
-	if (s->strangers)
+	count(t, s, s->unauthenticated - 1);
+	if (s->unauthenticated)
 		return;
 	HASH_DEL(t->sources, s);
 	free(s);

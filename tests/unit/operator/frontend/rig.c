@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/unit/operator/door/rig.h"
+#include "tests/unit/operator/frontend/rig.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 static void on_join(void *arg, int fd)
 {
 	const struct timeval limit = {.tv_sec = RIG_WAIT_S};
-	struct door_rig *rig = arg;
+	struct frontend_rig *rig = arg;
 
 	fcntl(fd, F_SETFL, 0);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -28,7 +28,7 @@ static void on_join(void *arg, int fd)
 
 #define AMPLY(field, value) (l->field = l->field ? l->field : (value))
 
-static void be_ample(struct door_limits *l)
+static void be_ample(struct frontend_limits *l)
 {
 	AMPLY(outside, AMPLE);
 	AMPLY(opened, AMPLE);
@@ -38,10 +38,10 @@ static void be_ample(struct door_limits *l)
 	AMPLY(spare_ms, AMPLE_MS);
 }
 
-void rig_init(struct door_rig *rig, const struct door_limits *limits)
+void rig_init(struct frontend_rig *rig, const struct frontend_limits *limits)
 {
 	static const char *const names[] = {"127.0.0.1", NULL};
-	struct door_options o = {.address = "127.0.0.1:0", .join = on_join, .arg = rig};
+	struct frontend_options o = {.address = "127.0.0.1:0", .join = on_join, .arg = rig};
 	struct error err = {0};
 
 	signal(SIGPIPE, SIG_IGN);
@@ -53,33 +53,33 @@ void rig_init(struct door_rig *rig, const struct door_limits *limits)
 	if (limits)
 		o.limits = *limits;
 	be_ample(&o.limits);
-	if (door_new(&o, &rig->door, &err) < 0)
+	if (frontend_new(&o, &rig->frontend, &err) < 0)
 		fail_msg("%s", err.message);
 }
 
-void rig_done(struct door_rig *rig)
+void rig_done(struct frontend_rig *rig)
 {
-	rig->door = door_free(rig->door);
+	rig->frontend = frontend_free(rig->frontend);
 	for (size_t i = 0; i < rig->n_joined; i++)
 		close(rig->joined[i]);
 	pthread_mutex_destroy(&rig->lock);
 	stream_tls_done(&rig->tls);
 }
 
-struct door_stats rig_stats(struct door_rig *rig)
+struct frontend_stats rig_stats(struct frontend_rig *rig)
 {
-	struct door_stats stats;
+	struct frontend_stats stats;
 
-	door_read(rig->door, &stats);
+	frontend_read(rig->frontend, &stats);
 	return stats;
 }
 
-void rig_until_at(struct door_rig *rig, size_t offset, uint64_t value)
+void rig_until_at(struct frontend_rig *rig, size_t offset, uint64_t value)
 {
 	uint64_t is = 0;
 
 	for (unsigned int i = 0; i < RIG_WAIT_S * 1000; i++) {
-		struct door_stats stats = rig_stats(rig);
+		struct frontend_stats stats = rig_stats(rig);
 
 		memcpy(&is, (const char *)&stats + offset, sizeof(is));
 		if (is == value)
@@ -90,7 +90,7 @@ void rig_until_at(struct door_rig *rig, size_t offset, uint64_t value)
 		 (unsigned long long)value);
 }
 
-int rig_joined(struct door_rig *rig, size_t n)
+int rig_joined(struct frontend_rig *rig, size_t n)
 {
 	for (unsigned int i = 0; i < RIG_WAIT_S * 1000; i++) {
 		int fd = -1;
@@ -107,22 +107,22 @@ int rig_joined(struct door_rig *rig, size_t n)
 	return -1;
 }
 
-void rig_judge(struct door_rig *rig, size_t n, enum door_standing was, enum door_standing is)
+void rig_judge(struct frontend_rig *rig, size_t n, enum frontend_auth was, enum frontend_auth is)
 {
-	struct door_guest guest = door_find(rig->door, rig_joined(rig, n));
+	struct frontend_ref ref = frontend_find(rig->frontend, rig_joined(rig, n));
 
-	assert_true(guest.id > 0);
-	door_judge(rig->door, &guest, was, is);
+	assert_true(ref.id > 0);
+	frontend_report_auth(rig->frontend, &ref, was, is);
 }
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-void client_connect(struct door_rig *rig, struct client *c, unsigned int source)
+void client_connect(struct frontend_rig *rig, struct client *c, unsigned int source)
 {
 	struct sockaddr_in from = {.sin_family = AF_INET,
 				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + source)},
 			   to = {.sin_family = AF_INET,
-				 .sin_port = htons((uint16_t)door_port(rig->door)),
+				 .sin_port = htons((uint16_t)frontend_port(rig->frontend)),
 				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	const struct timeval limit = {.tv_sec = RIG_WAIT_S};
 
@@ -160,13 +160,13 @@ bool client_shake(struct client *c)
 	return SSL_do_handshake(c->ssl) == 1;
 }
 
-void client_open(struct door_rig *rig, struct client *c, unsigned int source)
+void client_open(struct frontend_rig *rig, struct client *c, unsigned int source)
 {
 	client_connect(rig, c, source);
 	assert_true(client_shake(c));
 }
 
-void client_join(struct door_rig *rig, struct client *c, unsigned int source)
+void client_join(struct frontend_rig *rig, struct client *c, unsigned int source)
 {
 	char got[sizeof(preface)];
 	size_t n;

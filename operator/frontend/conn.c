@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One connection. Before its turn nothing is read from it: the kernel buffers its ClientHello and
- * wakes us when that is complete (SO_RCVLOWAT). Then the door speaks TLS with the peer, and the
- * plaintext goes through a socket pair to the server and back. Each direction buffers at most one
- * TLS record (struct rest). Until that record is sent in full, the door reads nothing more in this
- * direction, so a slow receiver slows down its sender and takes no more memory.
+ * wakes us when that is complete (SO_RCVLOWAT). Then the front end speaks TLS with the peer, and
+ * the plaintext goes through a socket pair to the server and back. Each direction buffers at most
+ * one TLS record (struct rest). Until that record is sent in full, the front end reads nothing more
+ * in this direction, so a slow receiver slows down its sender and takes no more memory.
  *
- * The door's thread.
+ * The front end's thread.
  */
 #include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <sys/ioctl.h>
 #include <utlist.h>
 
-#include "operator/door/hello.h"
-#include "operator/door/internal.h"
+#include "operator/frontend/hello.h"
+#include "operator/frontend/internal.h"
 
 enum {
 	ROUNDS = 4,		/* records per event, so that other connections get their turn */
 	PAIR_BUFFER = 64 << 10, /* the kernel doubles it */
-	STRANGER_FRAMES = 100,	/* an agent sends up to 10 before it is granted */
+	EARLY_FRAMES = 100,	/* an agent sends up to 10 before it is granted */
 	STRANGER_CALLS = 4,
 	GRANTED_CALLS = 32, /* plus one a second */
 };
@@ -29,28 +29,28 @@ enum {
 static void on_peer(uv_poll_t *poll, int status, int events);
 static void on_core(uv_poll_t *poll, int status, int events);
 
-struct door_conn *conn_new(struct door *door, int peer_fd)
+struct frontend_conn *conn_new(struct frontend *frontend, int peer_fd)
 {
-	struct door_conn *c = calloc(1, sizeof(*c));
+	struct frontend_conn *c = calloc(1, sizeof(*c));
 
-	if (!c || uv_poll_init(&door->loop, &c->peer, peer_fd) < 0) {
+	if (!c || uv_poll_init(&frontend->loop, &c->peer, peer_fd) < 0) {
 		close(peer_fd);
 		free(c);
 		return NULL;
 	}
-	c->door = door;
+	c->frontend = frontend;
 	c->peer_fd = peer_fd;
-	c->core_fd = c->guest_fd = -1;
-	c->id = ++door->last_id;
+	c->core_fd = c->server_fd = -1;
+	c->id = ++frontend->last_id;
 	c->peer.data = c->core.data = c;
 	c->open_handles = 1;
-	c->since_ms = uv_now(&door->loop);
+	c->since_ms = uv_now(&frontend->loop);
 	return c;
 }
 
 static void on_handle_closed(uv_handle_t *handle)
 {
-	struct door_conn *c = handle->data;
+	struct frontend_conn *c = handle->data;
 
 	if (!--c->open_handles)
 		free(c);
@@ -63,15 +63,15 @@ static void rest_free(struct rest *r)
 	free(TAKE_PTR(r->bytes));
 }
 
-void conn_end(struct door_conn *c, enum door_end end)
+void conn_end(struct frontend_conn *c, enum frontend_end end)
 {
 	if (c->ended)
 		return;
 	c->ended = true;
-	atomic_fetch_add_explicit(&c->door->ended[end], 1, memory_order_relaxed);
-	door_drop_guest(c);
-	door_forget(c);
-	if (c->ssl && c->shaken && !c->to_peer.bytes && end != DOOR_END_TLS) {
+	atomic_fetch_add_explicit(&c->frontend->ended[end], 1, memory_order_relaxed);
+	frontend_drop_server_fd(c);
+	frontend_forget(c);
+	if (c->ssl && c->shaken && !c->to_peer.bytes && end != FRONTEND_END_TLS) {
 		ERR_clear_error();
 		(void)SSL_shutdown(c->ssl);
 	}
@@ -88,7 +88,7 @@ void conn_end(struct door_conn *c, enum door_end end)
 
 /* ---- what it waits for ----------------------------------------------------------------------- */
 
-static int peer_mask(const struct door_conn *c)
+static int peer_mask(const struct frontend_conn *c)
 {
 	if (c->state == CONN_HELLO || c->state == CONN_WAITS)
 		return UV_DISCONNECT | (c->parked ? 0 : UV_READABLE);
@@ -107,7 +107,7 @@ static void poll_for(uv_poll_t *poll, int *mask, int want, uv_poll_cb on_event)
 		uv_poll_stop(poll);
 }
 
-void conn_watch(struct door_conn *c)
+void conn_watch(struct frontend_conn *c)
 {
 	if (c->ended)
 		return;
@@ -122,37 +122,37 @@ void conn_watch(struct door_conn *c)
 /* ---- the ClientHello ------------------------------------------------------------------------- */
 
 /* The kernel wakes us when N bytes are there. */
-static void wake_at(const struct door_conn *c, size_t n)
+static void wake_at(const struct frontend_conn *c, size_t n)
 {
 	int bytes = (int)n;
 
 	(void)setsockopt(c->peer_fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
 }
 
-static void look_at_hello(struct door_conn *c)
+static void look_at_hello(struct frontend_conn *c)
 {
 	bool known = c->hello != 0;
 	uint8_t start[HELLO_START];
 	int there = 0;
 
 	if (ioctl(c->peer_fd, FIONREAD, &there) < 0) {
-		conn_end(c, DOOR_END_PEER);
+		conn_end(c, FRONTEND_END_PEER);
 		return;
 	}
 	if (!c->hello && there >= HELLO_START) {
 		if (recv(c->peer_fd, start, sizeof(start), MSG_PEEK) != sizeof(start) ||
 		    hello_length(start, &c->hello) < 0) {
-			conn_end(c, DOOR_END_BAD_HELLO);
+			conn_end(c, FRONTEND_END_BAD_HELLO);
 			return;
 		}
 		wake_at(c, c->hello);
 	}
 	/* A client sends nothing after its ClientHello until it has the server's answer. */
 	if (c->hello && (size_t)there > c->hello) {
-		conn_end(c, DOOR_END_BAD_HELLO);
+		conn_end(c, FRONTEND_END_BAD_HELLO);
 	} else if (c->hello && (size_t)there == c->hello) {
 		wake_at(c, c->hello + 1);
-		door_wait_for_turn(c);
+		frontend_wait_for_turn(c);
 	} else {
 		/* Woken early, as the kernel does when its buffer is full: look again at the tick.
 		 */
@@ -165,14 +165,14 @@ static void look_at_hello(struct door_conn *c)
  * A connection that waits for its turn is readable: either more than its ClientHello came, or the
  * kernel, short of memory, wakes us early.
  */
-static void look_at_more(struct door_conn *c)
+static void look_at_more(struct frontend_conn *c)
 {
 	int there = 0;
 
 	if (ioctl(c->peer_fd, FIONREAD, &there) < 0)
-		conn_end(c, DOOR_END_PEER);
+		conn_end(c, FRONTEND_END_PEER);
 	else if ((size_t)there > c->hello)
-		conn_end(c, DOOR_END_BAD_HELLO);
+		conn_end(c, FRONTEND_END_BAD_HELLO);
 	else
 		c->parked = true;
 	conn_watch(c);
@@ -180,38 +180,38 @@ static void look_at_more(struct door_conn *c)
 
 /* ---- to the server --------------------------------------------------------------------------- */
 
-static void join(struct door_conn *c)
+static void join(struct frontend_conn *c)
 {
 	int pair[2], size = PAIR_BUFFER;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0) {
-		conn_end(c, DOOR_END_NO_MEMORY);
+		conn_end(c, FRONTEND_END_NO_MEMORY);
 		return;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(pair); i++)
 		(void)setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-	if (uv_poll_init(&c->door->loop, &c->core, pair[0]) < 0) {
+	if (uv_poll_init(&c->frontend->loop, &c->core, pair[0]) < 0) {
 		close(pair[0]);
 		close(pair[1]);
-		conn_end(c, DOOR_END_NO_MEMORY);
+		conn_end(c, FRONTEND_END_NO_MEMORY);
 		return;
 	}
 	c->core_fd = pair[0];
 	c->open_handles++;
-	if (door_note_guest(c, pair[1]) < 0) {
+	if (frontend_note_server_fd(c, pair[1]) < 0) {
 		close(pair[1]);
-		conn_end(c, DOOR_END_NO_MEMORY);
+		conn_end(c, FRONTEND_END_NO_MEMORY);
 		return;
 	}
-	c->door->o.join(c->door->o.arg, pair[1]);
+	c->frontend->o.join(c->frontend->o.arg, pair[1]);
 }
 
 /* Copies BYTES, the part of the scratch buffer that could not be sent, to R. */
-static void keep_rest(struct door_conn *c, struct rest *r, const uint8_t *bytes, size_t len)
+static void keep_rest(struct frontend_conn *c, struct rest *r, const uint8_t *bytes, size_t len)
 {
 	r->bytes = malloc(len);
 	if (!r->bytes) {
-		conn_end(c, DOOR_END_NO_MEMORY);
+		conn_end(c, FRONTEND_END_NO_MEMORY);
 		return;
 	}
 	memcpy(r->bytes, bytes, len);
@@ -223,19 +223,19 @@ static void keep_rest(struct door_conn *c, struct rest *r, const uint8_t *bytes,
  * Returns how many bytes the socket pair took. Ends the connection when the server has closed its
  * end.
  */
-static size_t send_to_core(struct door_conn *c, const uint8_t *bytes, size_t len)
+static size_t send_to_core(struct frontend_conn *c, const uint8_t *bytes, size_t len)
 {
 	ssize_t n = send(c->core_fd, bytes, len, MSG_NOSIGNAL);
 
 	if (n >= 0)
 		return (size_t)n;
 	if (errno != EAGAIN && errno != EINTR)
-		conn_end(c, DOOR_END_SERVER);
+		conn_end(c, FRONTEND_END_SERVER);
 	return 0;
 }
 
 /* True when nothing is left. */
-static bool flush_to_core(struct door_conn *c)
+static bool flush_to_core(struct frontend_conn *c)
 {
 	struct rest *r = &c->to_core;
 
@@ -248,9 +248,9 @@ static bool flush_to_core(struct door_conn *c)
 	return true;
 }
 
-static void pass_to_core(struct door_conn *c, size_t len)
+static void pass_to_core(struct frontend_conn *c, size_t len)
 {
-	const uint8_t *bytes = c->door->scratch;
+	const uint8_t *bytes = c->frontend->scratch;
 	size_t sent;
 
 	if (c->core_fd < 0)
@@ -266,7 +266,7 @@ static void pass_to_core(struct door_conn *c, size_t len)
  * RESULT of an SSL_*() call was no success: waits for the socket, passes on the peer's end, or ends
  * the connection.
  */
-static void on_tls_pause(struct door_conn *c, int result)
+static void on_tls_pause(struct frontend_conn *c, int result)
 {
 	switch (SSL_get_error(c->ssl, result)) {
 	case SSL_ERROR_WANT_READ:
@@ -277,52 +277,52 @@ static void on_tls_pause(struct door_conn *c, int result)
 	case SSL_ERROR_ZERO_RETURN:
 		c->peer_eof = true;
 		if (c->core_fd < 0)
-			conn_end(c, DOOR_END_PEER);
+			conn_end(c, FRONTEND_END_PEER);
 		else
 			(void)shutdown(c->core_fd, SHUT_WR);
 		break;
 	case SSL_ERROR_SYSCALL:
-		conn_end(c, DOOR_END_PEER);
+		conn_end(c, FRONTEND_END_PEER);
 		break;
 	default:
-		conn_end(c, DOOR_END_TLS);
+		conn_end(c, FRONTEND_END_TLS);
 	}
 }
 
-static bool sent_too_many_bytes(const struct door_conn *c)
+static bool sent_too_many_bytes(const struct frontend_conn *c)
 {
 	return c->state == CONN_OPENED && BIO_number_read(SSL_get_rbio(c->ssl)) - c->bytes_before >
-					      c->door->o.limits.stranger_bytes;
+					      c->frontend->o.limits.unauthenticated_bytes;
 }
 
 /*
  * Each call costs the server some KiB until the server has handled it, even a call that the peer
  * resets at once.
  */
-static bool sent_too_many_frames(const struct door_conn *c)
+static bool sent_too_many_frames(const struct frontend_conn *c)
 {
 	uint64_t calls = c->frames.calls - c->calls_before;
 
 	if (c->state == CONN_OPENED)
-		return calls > STRANGER_CALLS || c->frames.all - c->frames_before > STRANGER_FRAMES;
-	return calls > GRANTED_CALLS + (uv_now(&c->door->loop) - c->since_ms) / 1000;
+		return calls > STRANGER_CALLS || c->frames.all - c->frames_before > EARLY_FRAMES;
+	return calls > GRANTED_CALLS + (uv_now(&c->frontend->loop) - c->since_ms) / 1000;
 }
 
-static void move_to_core(struct door_conn *c)
+static void move_to_core(struct frontend_conn *c)
 {
 	for (unsigned int i = 0; i < ROUNDS && !c->ended && !c->peer_eof && flush_to_core(c); i++) {
 		int n;
 
 		ERR_clear_error();
-		n = SSL_read(c->ssl, c->door->scratch, DOOR_SCRATCH);
+		n = SSL_read(c->ssl, c->frontend->scratch, FRONTEND_SCRATCH);
 		if (sent_too_many_bytes(c))
-			conn_end(c, DOOR_END_TOO_MUCH);
+			conn_end(c, FRONTEND_END_TOO_MUCH);
 		else if (n <= 0)
 			on_tls_pause(c, n);
-		else if (frames_read(&c->frames, c->door->scratch, (size_t)n) < 0)
-			conn_end(c, DOOR_END_BAD_FRAMES);
+		else if (frames_read(&c->frames, c->frontend->scratch, (size_t)n) < 0)
+			conn_end(c, FRONTEND_END_BAD_FRAMES);
 		else if (sent_too_many_frames(c))
-			conn_end(c, DOOR_END_TOO_MUCH);
+			conn_end(c, FRONTEND_END_TOO_MUCH);
 		else
 			pass_to_core(c, (size_t)n);
 		if (n <= 0)
@@ -332,7 +332,7 @@ static void move_to_core(struct door_conn *c)
 
 /* ---- to the peer ----------------------------------------------------------------------------- */
 
-static size_t send_to_peer(struct door_conn *c, const uint8_t *bytes, size_t len)
+static size_t send_to_peer(struct frontend_conn *c, const uint8_t *bytes, size_t len)
 {
 	int n;
 
@@ -345,13 +345,13 @@ static size_t send_to_peer(struct door_conn *c, const uint8_t *bytes, size_t len
 	 * SSL_ERROR_ZERO_RETURN.
 	 */
 	if (SSL_get_error(c->ssl, n) == SSL_ERROR_ZERO_RETURN)
-		conn_end(c, DOOR_END_PEER);
+		conn_end(c, FRONTEND_END_PEER);
 	else
 		on_tls_pause(c, n);
 	return 0;
 }
 
-static bool flush_to_peer(struct door_conn *c)
+static bool flush_to_peer(struct frontend_conn *c)
 {
 	struct rest *r = &c->to_peer;
 
@@ -365,18 +365,18 @@ static bool flush_to_peer(struct door_conn *c)
 }
 
 /* The server's bytes may be secret: they are wiped from the scratch buffer. */
-static void move_to_peer(struct door_conn *c)
+static void move_to_peer(struct frontend_conn *c)
 {
-	uint8_t *bytes = c->door->scratch;
+	uint8_t *bytes = c->frontend->scratch;
 
 	for (unsigned int i = 0; i < ROUNDS && !c->ended && flush_to_peer(c); i++) {
-		ssize_t n = recv(c->core_fd, bytes, DOOR_SCRATCH, 0);
+		ssize_t n = recv(c->core_fd, bytes, FRONTEND_SCRATCH, 0);
 		size_t sent;
 
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
 		if (n <= 0) {
-			conn_end(c, DOOR_END_SERVER);
+			conn_end(c, FRONTEND_END_SERVER);
 			return;
 		}
 		sent = send_to_peer(c, bytes, (size_t)n);
@@ -386,16 +386,16 @@ static void move_to_peer(struct door_conn *c)
 	}
 }
 
-void conn_close(struct door_conn *c)
+void conn_close(struct frontend_conn *c)
 {
 	if (c->shaken && c->core_fd >= 0)
 		move_to_peer(c);
-	conn_end(c, DOOR_END_CLOSING);
+	conn_end(c, FRONTEND_END_CLOSING);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static void shake_hands(struct door_conn *c)
+static void shake_hands(struct frontend_conn *c)
 {
 	int r;
 
@@ -409,15 +409,15 @@ static void shake_hands(struct door_conn *c)
 
 static void on_peer(uv_poll_t *poll, int status, int events)
 {
-	struct door_conn *c = poll->data;
+	struct frontend_conn *c = poll->data;
 
 	if (status < 0) {
-		conn_end(c, DOOR_END_PEER);
+		conn_end(c, FRONTEND_END_PEER);
 		return;
 	}
 	if (c->state == CONN_HELLO || c->state == CONN_WAITS) {
 		if (events & UV_DISCONNECT)
-			conn_end(c, DOOR_END_PEER);
+			conn_end(c, FRONTEND_END_PEER);
 		else if (c->state == CONN_WAITS)
 			look_at_more(c);
 		else
@@ -436,29 +436,29 @@ static void on_peer(uv_poll_t *poll, int status, int events)
 
 static void on_core(uv_poll_t *poll, int status, int events)
 {
-	struct door_conn *c = poll->data;
+	struct frontend_conn *c = poll->data;
 
 	if (events & UV_WRITABLE)
 		move_to_core(c);
 	if (!c->ended)
 		move_to_peer(c);
 	if (status < 0)
-		conn_end(c, DOOR_END_SERVER);
+		conn_end(c, FRONTEND_END_SERVER);
 	conn_watch(c);
 }
 
-void conn_open(struct door_conn *c)
+void conn_open(struct frontend_conn *c)
 {
-	struct door *door = c->door;
+	struct frontend *frontend = c->frontend;
 	int one = 1;
 
 	wake_at(c, 1);
 	(void)setsockopt(c->peer_fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	pthread_mutex_lock(&door->lock);
-	c->ssl = SSL_new(door->tls);
-	pthread_mutex_unlock(&door->lock);
+	pthread_mutex_lock(&frontend->lock);
+	c->ssl = SSL_new(frontend->tls);
+	pthread_mutex_unlock(&frontend->lock);
 	if (!c->ssl || SSL_set_fd(c->ssl, c->peer_fd) != 1) {
-		conn_end(c, DOOR_END_NO_MEMORY);
+		conn_end(c, FRONTEND_END_NO_MEMORY);
 		return;
 	}
 	SSL_set_accept_state(c->ssl);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the door is made of: where a ClientHello ends, who has the most, how many there may be. */
+/* What the front end is made of: where a ClientHello ends, who has the most, how many there may be.
+ */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include "operator/door/hello.h"
-#include "operator/door/internal.h"
+#include "operator/frontend/hello.h"
+#include "operator/frontend/internal.h"
 #include "tests/support/test.h"
 
 static void a_client_hello_says_how_long_it_is(void **state)
@@ -90,26 +91,26 @@ static void a_frame_has_a_largest_length(void **state)
 	assert_int_equal(frames_read(&g, larger, sizeof(larger)), -EPROTO);
 }
 
-static void friends_are_forgotten_in_time_and_when_there_are_too_many(void **state)
+static void trusted_addresses_are_forgotten_in_time_and_when_there_are_too_many(void **state)
 {
 	uint8_t key[SOURCE_KEY] = {0}, first[SOURCE_KEY] = {0}, again[SOURCE_KEY] = {1};
-	struct friends f = {0};
+	struct trusted f = {0};
 
-	friends_add(&f, first, 1000);
-	friends_add(&f, again, 1000);
-	assert_true(friends_have(&f, first, 1000 + FRIENDS_MS - 1));
-	assert_false(friends_have(&f, first, 1000 + FRIENDS_MS));
-	for (uint32_t i = 2; i < FRIENDS_MAX; i++) {
+	trusted_add(&f, first, 1000);
+	trusted_add(&f, again, 1000);
+	assert_true(trusted_have(&f, first, 1000 + TRUSTED_MS - 1));
+	assert_false(trusted_have(&f, first, 1000 + TRUSTED_MS));
+	for (uint32_t i = 2; i < TRUSTED_MAX; i++) {
 		memcpy(key, &i, sizeof(i));
-		friends_add(&f, key, 2000);
+		trusted_add(&f, key, 2000);
 	}
-	friends_add(&f, again, 2000); /* later than the first */
+	trusted_add(&f, again, 2000); /* later than the first */
 	key[SOURCE_KEY - 1] = 1;
-	friends_add(&f, key, 2000);
-	assert_false(friends_have(&f, first, 2000));
-	assert_true(friends_have(&f, again, 2000));
-	assert_true(friends_have(&f, key, 2000));
-	friends_done(&f);
+	trusted_add(&f, key, 2000);
+	assert_false(trusted_have(&f, first, 2000));
+	assert_true(trusted_have(&f, again, 2000));
+	assert_true(trusted_have(&f, key, 2000));
+	trusted_done(&f);
 }
 
 static void key_of(const char *text, uint8_t ret[SOURCE_KEY])
@@ -143,7 +144,7 @@ static void sources_are_ipv4_addresses_and_ipv6_networks(void **state)
 	assert_false(same_source("2001:db8:1:2::1", "2001:db8:1:3::1"));
 }
 
-static void the_source_with_the_most_strangers_is_found(void **state)
+static void the_source_with_the_most_connections_is_found(void **state)
 {
 	uint8_t a[SOURCE_KEY] = {1}, b[SOURCE_KEY] = {2};
 	struct source_table t;
@@ -165,13 +166,13 @@ static void the_source_with_the_most_strangers_is_found(void **state)
 	source_table_done(&t);
 }
 
-static void strangers_get_a_share_of_the_memory_limit(void **state)
+static void unauthenticated_connections_get_a_share_of_the_memory_limit(void **state)
 {
-	struct door_limits small, usual, none;
+	struct frontend_limits small, usual, none;
 
-	door_limits_of(128 << 20, &small);
-	door_limits_of(1 << 30, &usual);
-	door_limits_of(UINT64_MAX, &none);
+	frontend_limits_of(128 << 20, &small);
+	frontend_limits_of(1 << 30, &usual);
+	frontend_limits_of(UINT64_MAX, &none);
 	assert_int_equal(usual.opened, 512);
 	assert_int_equal(usual.outside, 2048);
 	assert_true(small.opened < usual.opened / 5 && small.opened > 64);
@@ -192,11 +193,11 @@ static void the_memory_limit_is_read_where_there_is_one(void **state)
 		assert_int_equal(ftruncate(fd, 0), 0);
 		assert_int_equal(pwrite(fd, rows[i].text, strlen(rows[i].text), 0),
 				 strlen(rows[i].text));
-		assert_true(door_memory_limit(name) == rows[i].limit);
+		assert_true(frontend_memory_limit(name) == rows[i].limit);
 	}
 	close(fd);
 	unlink(name);
-	assert_true(door_memory_limit(name) == UINT64_MAX);
+	assert_true(frontend_memory_limit(name) == UINT64_MAX);
 }
 
 int main(void)
@@ -208,10 +209,10 @@ int main(void)
 	    cmocka_unit_test(frames_are_counted_wherever_they_are_cut),
 	    cmocka_unit_test(another_protocol_is_no_http2),
 	    cmocka_unit_test(a_frame_has_a_largest_length),
-	    cmocka_unit_test(friends_are_forgotten_in_time_and_when_there_are_too_many),
+	    cmocka_unit_test(trusted_addresses_are_forgotten_in_time_and_when_there_are_too_many),
 	    cmocka_unit_test(sources_are_ipv4_addresses_and_ipv6_networks),
-	    cmocka_unit_test(the_source_with_the_most_strangers_is_found),
-	    cmocka_unit_test(strangers_get_a_share_of_the_memory_limit),
+	    cmocka_unit_test(the_source_with_the_most_connections_is_found),
+	    cmocka_unit_test(unauthenticated_connections_get_a_share_of_the_memory_limit),
 	    cmocka_unit_test(the_memory_limit_is_read_where_there_is_one),
 	};
 
