@@ -2,8 +2,6 @@
 /* When and how often ProfilingNodes are written, from what agents report. */
 #include "tests/unit/operator/nodes/rig.h"
 
-#include "operator/reconcile/condition.h"
-
 static void test_a_node_is_made_with_its_owner_and_then_told_of(void **state)
 {
 	const cJSON *meta, *owner;
