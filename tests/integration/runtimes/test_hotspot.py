@@ -215,7 +215,7 @@ WHOLE_ONLY = stacks.Judge([])
 def judge_classes(sample):
     """Each generation of a class has a thread of the same name, whose samples must show that generation only."""
     reason = WHOLE_ONLY(sample)
-    if reason.startswith(("cut", "no root")) or reason == "native":
+    if reason.startswith(("cut", "no root")):
         return reason
     names = [name for name, _, _ in stacks.java_frames(sample)]
     shown = {name.split(".")[1] for name in names if name.startswith("kiln.HotspotG")}
@@ -229,7 +229,7 @@ def judge_classes(sample):
         if at == ["<init>"]:
             return "way"
         return "right" if re.fullmatch(r"(second )*(first )?applyAsLong", " ".join(at)) else "lost: " + " ".join(at)
-    return "way"
+    return "native" if reason == "native" else "way"
 
 
 def judge_virtual(sample):
