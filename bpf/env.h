@@ -56,18 +56,14 @@ KILN_INLINE int env_read(void *dst, uint32_t len, uint64_t address)
 
 KILN_INLINE struct kiln_cache_entry *env_cache(struct kiln_walk *w, uint64_t pc)
 {
-	const uint64_t mask = (KILN_CACHE_ENTRIES - 1) * sizeof(struct kiln_cache_entry);
-	uint64_t at = ((pc + w->tag) * 0x9e3779b97f4a7c15ULL) >> 35 & mask;
-
-	return (void *)((char *)((struct scratch *)w)->rules + at);
+	return (void *)((char *)((struct scratch *)w)->rules +
+			KILN_CACHE_PLACE(pc + w->tag, KILN_CACHE_ENTRIES));
 }
 
 KILN_INLINE struct kiln_cache_entry *env_shared(struct kiln_walk *w, uint64_t tag, uint64_t vaddr)
 {
-	const uint64_t mask = (KILN_SHARED_ENTRIES - 1) * sizeof(struct kiln_cache_entry);
-	uint64_t at = ((vaddr + tag) * 0x9e3779b97f4a7c15ULL) >> 35 & mask;
-
-	return (void *)((char *)((struct scratch *)w)->shared + at);
+	return (void *)((char *)((struct scratch *)w)->shared +
+			KILN_CACHE_PLACE(vaddr + tag, KILN_SHARED_ENTRIES));
 }
 
 KILN_INLINE const struct kiln_runtime *env_runtime(struct kiln_walk *w, uint32_t id)

@@ -72,17 +72,24 @@ enum {
 	KILN_UNWIND_SHARD_SLOTS = 8192,	 /* 512 KiB; a power of 2 */
 	KILN_MAPPING_SHARD_PAIRS = 4096, /* 256 KiB; a power of 2 */
 	KILN_CACHE_ENTRIES = 1024,	 /* rule cache of each CPU, 32 B per entry */
-	KILN_SHARED_ENTRIES = 1024, /* cache of rules that processes share, per CPU, 32 B each */
-	KILN_MAX_USER_WORDS = 8192, /* words of all user frames of one sample */
-	KILN_RUNTIME_CREDIT = 4,    /* native frames that each runtime frame adds to the depth */
-	KILN_MAX_RUNTIMES = 2048,   /* entries of `runtimes` */
-	KILN_RUNTIME_BYTES = 240,   /* bytes of a runtime's own data in such an entry */
-	KILN_TEXT_BYTES = 296,	    /* bytes of a runtime's own data in a struct kiln_text */
-	KILN_LABEL_BYTES = 1024,    /* bytes of one set of labels */
-	KILN_LABEL_KEY_MAX = 127,   /* bytes of a key; longer keys and values are cut off */
+	KILN_SHARED_ENTRIES = 1024,  /* cache of rules that processes share, per CPU, 32 B each */
+	KILN_CACHE_ENTRY_BYTES = 32, /* struct kiln_cache_entry */
+	KILN_MAX_USER_WORDS = 8192,  /* words of all user frames of one sample */
+	KILN_RUNTIME_CREDIT = 4,     /* native frames that each runtime frame adds to the depth */
+	KILN_MAX_RUNTIMES = 2048,    /* entries of `runtimes` */
+	KILN_RUNTIME_BYTES = 240,    /* bytes of a runtime's own data in such an entry */
+	KILN_TEXT_BYTES = 296,	     /* bytes of a runtime's own data in a struct kiln_text */
+	KILN_LABEL_BYTES = 1024,     /* bytes of one set of labels */
+	KILN_LABEL_KEY_MAX = 127,    /* bytes of a key; longer keys and values are cut off */
 	KILN_LABEL_VALUE_MAX = 255,
 	KILN_LABELS_MAX = 16, /* labels from Go and custom-labels in one set */
 };
+
+/* Where the entry of KEY is in a rule cache of ENTRIES (a power of 2), in bytes from its beginning.
+ * Multiplicative hashing with 2^64 divided by the golden ratio (Knuth, The Art of Computer
+ * Programming, 6.4). */
+#define KILN_CACHE_PLACE(key, entries)                                                             \
+	((((key)*0x9e3779b97f4a7c15ULL) >> 35) & (((uint64_t)(entries)-1) * KILN_CACHE_ENTRY_BYTES))
 
 /* ---- unwind tables --------------------------------------------------------------------------- */
 

@@ -51,7 +51,7 @@ struct kiln_cache_entry {
 	uint64_t tag; /* high half: mapset or image; low half: epoch + 1. 0: the entry is empty */
 	struct kiln_rule rule;
 };
-KILN_ASSERT_SIZE(kiln_cache_entry, 32);
+KILN_ASSERT_SIZE(kiln_cache_entry, KILN_CACHE_ENTRY_BYTES);
 
 /* State of the copy of the stack (bpf/dump.h). */
 struct kiln_dump {

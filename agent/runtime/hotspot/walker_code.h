@@ -163,11 +163,13 @@ KILN_INLINE int hotspot_known(struct kiln_walk *w, struct hotspot_code *code)
 
 /*
  * The second place of what was found of code, for frames whose first place is another frame's too:
- * in the cache that is shared by processes, with a tag that no file has.
+ * in the cache that is shared by processes, with a tag that no file has. Both hashes are a
+ * multiplication, so two pcs that share the first place would share the second one as well without
+ * the factor in KILN_HOTSPOT_SECOND_KEY.
  */
 KILN_INLINE struct hotspot_code *hotspot_second(struct kiln_walk *w, uint64_t pc)
 {
-	return (struct hotspot_code *)env_shared(w, ~w->tag, pc);
+	return (struct hotspot_code *)env_shared(w, ~w->tag, KILN_HOTSPOT_SECOND_KEY(pc));
 }
 
 /* Keeps what was found of the nmethod at BLOB, which has the return address PC + 1. */

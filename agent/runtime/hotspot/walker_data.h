@@ -25,6 +25,13 @@ enum kiln_hotspot_frame {
 };
 
 /*
+ * The key of compiled code in the cache that processes share, where it has its second place
+ * (hotspot_second() in walker_code.h). An odd factor with bits at random: the last one of
+ * splitmix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+ */
+#define KILN_HOTSPOT_SECOND_KEY(pc) ((pc)*0x94d049bb133111ebULL)
+
+/*
  * Second word of code: its compile id (0: it has none), and how far into its blob the program
  * counter is.
  */
