@@ -234,7 +234,7 @@ void frontend_on_turn(uv_timer_t *timer)
 
 /* ---- coming in ------------------------------------------------------------------------------- */
 
-/* Closes the oldest outside connection of a source that is not trusted. */
+/* Closes the oldest connection that has no TLS yet and whose source is not trusted. */
 static bool make_room_for_trusted(struct frontend *frontend)
 {
 	struct frontend_conn *c;

@@ -9,8 +9,8 @@
  *   2. The connection waits for its turn. Source addresses take turns, so that one address with
  *      many connections does not delay another.
  *   3. The connection is opened: TLS handshake; with its first plaintext it is joined to the
- *      server by a socket pair. Only a few unauthenticated connections are open at once, for a
- *      limited time and a limited number of bytes.
+ *      server by a socket pair. The number of opened unauthenticated connections is limited, and
+ *      so are the time and the bytes that each has.
  *   4. The server reports that the connection is granted: it stays open for as long as it is.
  *
  * When there is no room, an unauthenticated connection of the address with the most unauthenticated
@@ -93,8 +93,8 @@ int frontend_new(const struct frontend_options *options, struct frontend **ret,
 struct frontend *frontend_free(struct frontend *frontend);
 int frontend_port(const struct frontend *frontend);
 /*
- * Replaces certificate and key for new connections. -EINVAL when they cannot be used, for example
- * because they do not belong together: the old ones stay.
+ * Sets the certificate and key for connections from now on. -EINVAL: OpenSSL refuses them, for
+ * example because the key is not the certificate's; the old ones stay in use.
  */
 int frontend_certificate(struct frontend *frontend, const char *cert_pem, const char *key_pem,
 			 struct error *err) _must_check_;

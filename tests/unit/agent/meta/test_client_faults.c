@@ -137,7 +137,7 @@ static bool newest_said_hello(void *arg)
 	return n > t->want && fake_server_call(t->server, n - 1)->n_messages > 0;
 }
 
-/* Waits for a call after the first N, and for its hello. Returns the newest call. */
+/* Waits until there are more than N calls and the newest has sent its Hello. Returns that call. */
 static struct fake_call *expect_newest(struct test *t, size_t n)
 {
 	t->want = n;

@@ -27,6 +27,13 @@ void start(size_t max_bytes, size_t max_pods)
 	told = 0;
 }
 
+void restart(size_t max_bytes, size_t max_pods)
+{
+	store = pod_store_free(store);
+	in = intern_free(in);
+	start(max_bytes, max_pods);
+}
+
 int setup(void **unused)
 {
 	(void)unused;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pod store that keeps the annotations in `keys`, and one pod at a time to put into it. */
+/* A pod store that keeps three annotations (`keys` in pod_store_rig.c), and `view`: the pod that a
+ * test describes there and then puts into the store. */
 #pragma once
 
 #include "lib/base.h"
@@ -21,6 +22,8 @@ extern uint64_t told;	     /* changes that the store reported */
 
 /* Makes the store; setup() and teardown() are for TEST(). */
 void start(size_t max_bytes, size_t max_pods);
+/* Begins anew with a store of other limits. */
+void restart(size_t max_bytes, size_t max_pods);
 int setup(void **unused);
 int teardown(void **unused);
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -7,9 +7,7 @@ static void pods_beyond_the_cap_are_counted(void **unused)
 	char name[24];
 
 	(void)unused;
-	store = pod_store_free(store);
-	in = intern_free(in);
-	start(1 << 20, 3);
+	restart(1 << 20, 3);
 	for (int i = 0; i < 5; i++) {
 		(void)snprintf(name, sizeof(name), "web-%d", i);
 		view_pod(&view, "shop", name, UID("01"), "n1");
@@ -34,9 +32,7 @@ static void without_room_for_strings_a_pod_is_forgotten(void **unused)
 	char value[4000];
 
 	(void)unused;
-	store = pod_store_free(store);
-	in = intern_free(in);
-	start(160 << 10, 100);
+	restart(160 << 10, 100);
 	memset(value, 'v', sizeof(value));
 	value[sizeof(value) - 1] = 0;
 	view_pod(&view, "shop", "web", UID("01"), "n1");
@@ -76,9 +72,7 @@ static void a_namespace_has_room_for_so_much_text(void **unused)
 	int with = 0;
 
 	(void)unused;
-	store = pod_store_free(store);
-	in = intern_free(in);
-	start(POD_NS_TEXT_MAX * 2, PODS + 10);
+	restart(POD_NS_TEXT_MAX * 2, PODS + 10);
 	memset(value, 'v', TEXT);
 	for (int i = 0; i < PODS; i++) {
 		(void)snprintf(name, sizeof(name), "p%d", i);
@@ -137,9 +131,7 @@ static void a_namespace_has_room_for_so_many_containers(void **unused)
 	int with = 0;
 
 	(void)unused;
-	store = pod_store_free(store);
-	in = intern_free(in);
-	start(POD_NS_TEXT_MAX * 2, PODS + 10);
+	restart(POD_NS_TEXT_MAX * 2, PODS + 10);
 	for (int i = 0; i < PODS; i++) {
 		(void)snprintf(name, sizeof(name), "p%d", i);
 		view_large_pod(name, i);

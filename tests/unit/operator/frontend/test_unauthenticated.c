@@ -68,7 +68,8 @@ static void who_sends_something_else_is_closed_at_once(void **state)
 	scene_end(s);
 }
 
-static void who_sends_on_before_its_turn_is_closed(void **state)
+/* Client a is open, and there is no room for more; b has sent its ClientHello and waits. */
+static struct scene *scene_with_one_waiting(void)
 {
 	struct scene *s = scene_new(&(struct frontend_limits){.opened = 1});
 	uint8_t hello[4096];
@@ -79,6 +80,13 @@ static void who_sends_on_before_its_turn_is_closed(void **state)
 	n = client_hello(&s->b, hello, sizeof(hello));
 	client_send_raw(&s->b, hello, n);
 	rig_until(&s->rig, outside, 1);
+	return s;
+}
+
+static void who_sends_on_before_its_turn_is_closed(void **state)
+{
+	struct scene *s = scene_with_one_waiting();
+
 	client_send_raw(&s->b, "x", 1);
 	client_until_closed(&s->b);
 	rig_until_ended(&s->rig, BAD_HELLO, 1);
@@ -88,15 +96,8 @@ static void who_sends_on_before_its_turn_is_closed(void **state)
 
 static void who_leaves_before_its_turn_leaves_nothing(void **state)
 {
-	struct scene *s = scene_new(&(struct frontend_limits){.opened = 1});
-	uint8_t hello[4096];
-	size_t n;
+	struct scene *s = scene_with_one_waiting();
 
-	client_open(&s->rig, &s->a, 1);
-	client_connect(&s->rig, &s->b, 1);
-	n = client_hello(&s->b, hello, sizeof(hello));
-	client_send_raw(&s->b, hello, n);
-	rig_until(&s->rig, outside, 1);
 	shutdown(s->b.fd, SHUT_RDWR);
 	rig_until(&s->rig, outside, 0);
 	rig_until_ended(&s->rig, PEER, 1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An informer with made-up server responses and a store that notes what it is told. The test
- * controls time: libuv's timers and clock are replaced, so nothing sleeps.
+ * An informer, the API server's answers, and a store that records what the informer passes on. The
+ * test sets the time: its own functions take the place of libuv's timers and clock, so no test
+ * sleeps.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is in the store after a list and a watch, and what the informer asks for next. */
+/* The informer: the contents of its store after a list and a watch, and its next request. */
 #include "tests/unit/operator/informer/rig.h"
 
 static void test_a_watch_list_fills_the_store_and_syncs_at_its_bookmark(void **state)

@@ -179,8 +179,9 @@ static void put_adapter(struct world *w, uint32_t fpu)
 }
 
 /*
- * Changes W: its leaf, compiled code, has pushed two words and called a C function, and pops them
- * behind the call. Another return address lies where its own would be if nothing were pushed.
+ * Changes the recorded stack W: the leaf is compiled code that has pushed two words, called a C
+ * function, and pops the words right after the call. A wrong return address lies where a walk that
+ * does not count the two words would look for the leaf's.
  */
 static void put_pushes(struct world *w)
 {
