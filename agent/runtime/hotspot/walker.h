@@ -6,7 +6,7 @@
  * One call walks on for as long as frames lie in the code cache. User space has made rules for the
  * JVM's own code (stubs, the interpreter). For compiled code the walker itself makes entries of the
  * rule cache (struct hotspot_code). Freed code is replaced by other code within seconds, so an
- * entry's compile id is checked again when the JVM has compiled anything since; no id is given
+ * entry's compile id is checked again when the JVM may have freed code since; no id is given
  * twice. The leaf's registers and the bytes around its pc tell whether it is in its prologue, its
  * body or its epilogue.
  *
@@ -24,7 +24,7 @@ enum {
 	HOTSPOT_COOKIE,
 	/* Counters of the JVM, each with bit 63: it was read. */
 	HOTSPOT_UNLOADS,
-	HOTSPOT_COMPILES,
+	HOTSPOT_EPOCH, /* hotspot_epoch() */
 };
 
 enum { HOTSPOT_FRAMES_A_CALL = 16 };

@@ -43,9 +43,7 @@ KILN_INLINE int hotspot_id(struct kiln_walk *w, uint64_t blob, uint32_t *ret)
 
 /*
  * An entry of the rule cache for a return address in compiled code. It stays valid until the JVM
- * compiles something: an nmethod is not freed while a stack has a frame of it, and its memory is
- * reused by code that is compiled later. (The counter grows a moment after code is installed, and
- * not for native wrappers: docs/unwinding/hotspot.md, Missing.)
+ * may have freed the code: hotspot_epoch().
  */
 struct hotspot_code {
 	uint64_t pc, tag; /* as in kiln_cache_entry */
@@ -54,8 +52,8 @@ struct hotspot_code {
 	uint8_t flags;	    /* KILN_RULE_RUNTIME */
 	uint8_t frame_high; /* size of a frame, in units of 8 bytes */
 	uint32_t id;
-	uint32_t compiles; /* of the JVM when the id was read; 0: not known */
-	uint32_t place;	   /* as rule.deref_off; 24 bits: the return address minus the blob's */
+	uint32_t epoch; /* hotspot_epoch() when the id was read */
+	uint32_t place; /* as rule.deref_off; 24 bits: the return address minus the blob's */
 };
 KILN_ASSERT_SIZE(hotspot_code, sizeof(struct kiln_cache_entry));
 _Static_assert(__builtin_offsetof(struct hotspot_code, flags) ==
@@ -64,17 +62,26 @@ _Static_assert(__builtin_offsetof(struct hotspot_code, flags) ==
 		       __builtin_offsetof(struct kiln_cache_entry, rule.deref_off),
 	       "an entry of the rule cache");
 
-/* The counter of compilations, of which the lowest 32 bits are enough; 0: not known. */
-KILN_INLINE uint32_t hotspot_compiles(struct kiln_walk *w)
+/*
+ * Returns a number that changes before other code can take the place of code that is on a stack
+ * now; 0: not known. The JVM frees code only after it has looked for it on all stacks: in a
+ * safepoint, or after one (12 to 19: after a handshake with each thread, which is not counted; so
+ * compilations are counted too). java.ci.totalTime alone grows too late, after the new code runs.
+ * Sources: src/hotspot/share/code/codeCache.cpp, runtime/sweeper.cpp, runtime/runtimeService.cpp.
+ */
+KILN_INLINE uint32_t hotspot_epoch(struct kiln_walk *w)
 {
-	uint64_t n = 0;
+	const struct kiln_hotspot *v = hotspot_data(w);
+	uint64_t compiles = 0, safepoints = 0, epoch = 0;
 
-	if (!w->cursor.words[HOTSPOT_COMPILES]) {
-		if (hotspot_data(w)->compiles && env_read(&n, 8, hotspot_data(w)->compiles))
-			n = 0;
-		w->cursor.words[HOTSPOT_COMPILES] = n | 1ULL << 63;
+	if (!w->cursor.words[HOTSPOT_EPOCH]) {
+		if (v->compiles && v->safepoints && !env_read(&compiles, 8, v->compiles) &&
+		    !env_read(&safepoints, 8, v->safepoints))
+			/* The factor keeps small changes of both from adding up to 0. */
+			epoch = (uint32_t)(compiles + safepoints * 0x9e3779b1) ?: 1;
+		w->cursor.words[HOTSPOT_EPOCH] = epoch | 1ULL << 63;
 	}
-	return (uint32_t)w->cursor.words[HOTSPOT_COMPILES];
+	return (uint32_t)w->cursor.words[HOTSPOT_EPOCH];
 }
 
 KILN_INLINE uint32_t hotspot_code_frame(const struct hotspot_code *code)
@@ -93,14 +100,14 @@ KILN_GLOBAL int hotspot_run(uint32_t slot)
 	struct kiln_walk *w = env_walk(slot);
 	uint64_t pc, sp, fp, cfa, ra, *words, first;
 	const struct hotspot_code *code;
-	uint32_t n, room, compiles, i;
+	uint32_t n, room, epoch, i;
 	int round;
 
 	words = w ? env_words(w) : 0;
 	if (!w || !words || w->exact || w->n + 2 >= KILN_MAX_USER_WORDS ||
 	    w->runtime_frames >= w->max_frames)
 		return 0;
-	compiles = hotspot_compiles(w);
+	epoch = hotspot_epoch(w);
 	room = (KILN_MAX_USER_WORDS - w->n) / 2 - 1;
 	if (room > w->max_frames - w->runtime_frames)
 		room = w->max_frames - w->runtime_frames;
@@ -113,8 +120,8 @@ KILN_GLOBAL int hotspot_run(uint32_t slot)
 	for (round = 0; round < HOTSPOT_RUN_MAX; round++) {
 		code = (const struct hotspot_code *)env_cache(w, pc - 1);
 		if (!code || code->pc != pc - 1 || code->tag != w->tag ||
-		    (uint8_t)code->place != HOTSPOT_PLACE_COMPILED || !compiles ||
-		    code->compiles != compiles || (uint32_t)round >= room)
+		    (uint8_t)code->place != HOTSPOT_PLACE_COMPILED || !epoch ||
+		    code->epoch != epoch || (uint32_t)round >= room)
 			break;
 		cfa = sp + hotspot_code_frame(code);
 		if (walk_peek(w, cfa - 8, &ra) || walk_peek(w, cfa - 16, &fp) ||
@@ -148,13 +155,13 @@ KILN_GLOBAL int hotspot_run(uint32_t slot)
  */
 KILN_INLINE int hotspot_known(struct kiln_walk *w, struct hotspot_code *code)
 {
-	uint32_t compiles = hotspot_compiles(w), id = 0;
+	uint32_t epoch = hotspot_epoch(w), id = 0;
 	uint64_t blob = w->regs.pc - (code->place >> KILN_HOTSPOT_PLACE_SHIFT);
 
-	if (!compiles || code->compiles != compiles) {
+	if (!epoch || code->epoch != epoch) {
 		if (hotspot_id(w, blob, &id) || id != code->id)
 			return HOTSPOT_NOTHING;
-		code->compiles = compiles;
+		code->epoch = epoch;
 	}
 	if (hotspot_emit_code(w, KILN_HOTSPOT_COMPILED, w->regs.pc, code->id, blob))
 		return HOTSPOT_STUCK;
@@ -188,7 +195,7 @@ KILN_GLOBAL int hotspot_keep(uint32_t slot, uint64_t pc, uint64_t blob, uint32_t
 	    .frame_low = (uint8_t)(frame >> 3),
 	    .frame_high = (uint8_t)(frame >> 11),
 	    .id = id,
-	    .compiles = hotspot_compiles(w),
+	    .epoch = hotspot_epoch(w),
 	    .place = HOTSPOT_PLACE_COMPILED | (uint32_t)distance << KILN_HOTSPOT_PLACE_SHIFT,
 	};
 	second = w->scratch[HOTSPOT_AT_CROWDED] ? hotspot_second(w, pc) : 0;

@@ -72,6 +72,7 @@ struct kiln_hotspot {
 	/* Addresses of counters of the JVM; 0: not known. */
 	uint64_t unloads;  /* classes that were unloaded */
 	uint64_t compiles; /* the time that compiling took: grows with each compilation */
+	uint64_t safepoints;
 	/* Where the outermost frame on the stack returns to when a virtual thread has further
 	 * frames in the heap; 0: there is no such stub. */
 	uint64_t barrier;
@@ -85,7 +86,7 @@ struct kiln_hotspot {
 	uint16_t method_const, const_pool, const_name, pool_holder, klass_name, symbol_hash;
 	uint16_t pad;
 };
-KILN_ASSERT_SIZE(kiln_hotspot, 168);
+KILN_ASSERT_SIZE(kiln_hotspot, 176);
 
 /*
  * rule.deref_off of code in the code cache has, from its lowest bit on, 5 bits

@@ -16,7 +16,7 @@
 
 enum {
 	CHANGES = 3000,
-	COUNTER = 4096,
+	COUNTERS = 4096,
 	OUT_BYTES = 1 << 16,
 	PUSHED = 18 * 8, /* what an adapter pushes before it saves the FPU's state */
 	BELOW = 256,	 /* bytes of stack for a C function */
@@ -420,16 +420,18 @@ static unsigned int replace_code(struct world *w)
 	return n;
 }
 
-/* Code that was walked is looked at again when the machine has compiled since. */
-static void test_compile_ids_are_compared_after_a_compilation(void **state)
+/* Walks code, other code that has its place, and that once more when COUNTERS have changed by
+ * COMPILES and SAFEPOINTS. */
+static void compare_ids(uint64_t compiles, uint64_t safepoints)
 {
 	struct world *w = load("28-compiled");
 	static uint64_t first[OUT_BYTES];
-	uint64_t counter = 1;
+	uint64_t counters[2] = {1000, 10};
 	unsigned int n;
 
-	w->process.kernel.compiles = COUNTER;
-	recorded_walk_put(&w->walk, COUNTER, &counter, sizeof(counter));
+	w->process.kernel.compiles = COUNTERS;
+	w->process.kernel.safepoints = COUNTERS + 8;
+	recorded_walk_put(&w->walk, COUNTERS, counters, sizeof(counters));
 	world_walk(w);
 	memcpy(first, w->words, w->n_words * sizeof(*first));
 	n = replace_code(w);
@@ -438,8 +440,9 @@ static void test_compile_ids_are_compared_after_a_compilation(void **state)
 	/* The leaf's id is always read. */
 	assert_int_equal(w->words[1], first[1] + 1);
 	assert_memory_equal(w->words + 2, first + 2, (w->n_words - 2) * sizeof(*first));
-	counter++;
-	recorded_walk_put(&w->walk, COUNTER, &counter, sizeof(counter));
+	counters[0] += compiles;
+	counters[1] += safepoints;
+	recorded_walk_put(&w->walk, COUNTERS, counters, sizeof(counters));
 	world_walk(w);
 	for (uint32_t i = 0; i < w->n_words; i += kiln_frame_words(w->words[i])) {
 		assert_int_equal(w->words[i], first[i]);
@@ -450,6 +453,17 @@ static void test_compile_ids_are_compared_after_a_compilation(void **state)
 	}
 	assert_int_equal(n, 0);
 	world_free(w);
+}
+
+/* Code that was walked is looked at again when the machine may have freed it since. */
+static void test_compile_ids_are_compared_after_a_compilation(void **state)
+{
+	compare_ids(1, 0);
+}
+
+static void test_compile_ids_are_compared_after_a_safepoint(void **state)
+{
+	compare_ids(0, 1);
 }
 
 static void test_changed_bytes_end(void **state)
@@ -491,6 +505,7 @@ int main(void)
 	    cmocka_unit_test(test_frames_in_the_heap),
 	    cmocka_unit_test(test_what_is_not_attached_to_is_said),
 	    cmocka_unit_test(test_compile_ids_are_compared_after_a_compilation),
+	    cmocka_unit_test(test_compile_ids_are_compared_after_a_safepoint),
 	    cmocka_unit_test(test_what_has_changed_has_no_name),
 	    cmocka_unit_test(test_changed_bytes_end),
 	};
