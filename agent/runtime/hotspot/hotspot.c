@@ -80,12 +80,12 @@ static int compiled_symbol(const struct hotspot_process *p, const struct target_
 	return -EFAULT;
 }
 
-/* Returns the index of the bytecode at ADDRESS in the ConstMethod CODE; -1: it is not in there. */
-static int32_t bci_of(const struct hotspot_process *p, uint64_t code, uint64_t address)
+/* Returns the index of the bytecode in the ConstMethod CODE whose address has the lower half
+ * ADDRESS (0: of the first one); -1: it is not in there. */
+static int32_t bci_of(const struct hotspot_process *p, uint64_t code, uint32_t address)
 {
-	uint64_t bci = address - KILN_HOTSPOT_BCP(code + (uint64_t)p->layout.const_size);
+	uint32_t bci = address - (uint32_t)(code + (uint64_t)p->layout.const_size);
 
-	/* ADDRESS is 0 in a method that is just being entered. */
 	return !address ? 0 : bci < BYTECODES_MAX ? (int32_t)bci : -1;
 }
 
@@ -95,7 +95,8 @@ static int interpreted_symbol(const struct hotspot_process *p, const struct targ
 {
 	struct hotspot_place place = {.method = words[0] & KILN_FRAME_PC_MASK};
 	uint32_t cookie, seen = KILN_HOTSPOT_COOKIE(words[1]);
-	uint64_t own[HOTSPOT_OWN_N], bytecode = KILN_HOTSPOT_BCP(words[1]);
+	uint32_t bytecode = KILN_HOTSPOT_BCP(words[1]);
+	uint64_t own[HOTSPOT_OWN_N];
 	struct runtime_function f;
 	int r;
 

@@ -35,12 +35,17 @@ enum kiln_hotspot_frame {
  * Second word of code: its compile id (0: it has none), and how far into its blob the program
  * counter is.
  */
-#define KILN_HOTSPOT_CODE(id, distance) ((uint64_t)(uint32_t)(id) | (uint64_t)(distance) << 32)
-#define KILN_HOTSPOT_COMPILE_ID(word)	((uint32_t)(word))
-#define KILN_HOTSPOT_DISTANCE(word)	((uint32_t)((word) >> 32) & KILN_HOTSPOT_DISTANCE_MAX)
-#define KILN_HOTSPOT_DISTANCE_MAX	((1U << 24) - 1) /* ... or more, or not known */
-#define KILN_HOTSPOT_BCP(word)		((word) & ((1ULL << 48) - 1))
-#define KILN_HOTSPOT_COOKIE(word)	((uint32_t)((word) >> 48))
+#define KILN_HOTSPOT_CODE(id, distance)	 ((uint64_t)(uint32_t)(id) | (uint64_t)(distance) << 32)
+#define KILN_HOTSPOT_COMPILE_ID(word)	 ((uint32_t)(word))
+#define KILN_HOTSPOT_DISTANCE(word)	 ((uint32_t)((word) >> 32) & KILN_HOTSPOT_DISTANCE_MAX)
+#define KILN_HOTSPOT_DISTANCE_MAX	 ((1U << 24) - 1) /* ... or more, or not known */
+/*
+ * Second word of an interpreted method: the lower half of the bytecode pointer, 0 while the method
+ * is being entered, and the method's cookie.
+ */
+#define KILN_HOTSPOT_METHOD(bcp, cookie) ((uint64_t)(uint32_t)(bcp) | (uint64_t)(cookie) << 32)
+#define KILN_HOTSPOT_BCP(word)		 ((uint32_t)(word))
+#define KILN_HOTSPOT_COOKIE(word)	 ((uint32_t)((word) >> 32))
 
 enum {
 	KILN_HOTSPOT_HEAPS = 4,
@@ -124,7 +129,9 @@ enum {
 /*
  * The cookie of a Method, which tells it from another that may come to lie in its place: of its
  * code, the name of its class, and the index of its own name in the class's constant pool. HASH is
- * the identity that the JVM gave to the class's name at random.
+ * the identity that the JVM gave to the class's name at random. All methods that were named keep
+ * their cookies, so hundreds of classes that have come to lie in one place must differ: 16 bits are
+ * too few.
  */
 static inline uint32_t kiln_hotspot_cookie(uint64_t const_method, uint64_t symbol, uint32_t hash,
 					   uint32_t name)
@@ -133,5 +140,5 @@ static inline uint32_t kiln_hotspot_cookie(uint64_t const_method, uint64_t symbo
 		     ((uint64_t)name << 32);
 
 	h *= 0xff51afd7ed558ccdULL;
-	return (uint32_t)(h >> 48);
+	return (uint32_t)(h >> 32);
 }

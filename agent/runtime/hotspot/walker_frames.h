@@ -62,7 +62,8 @@ KILN_GLOBAL int hotspot_cookie(uint32_t slot, uint64_t method)
 	    entry->rule.kind == KILN_RULE_INVALID && entry->rule.cfa_off == (int32_t)unloads &&
 	    entry->rule.deref_off == (int32_t)code) {
 		w->cursor.words[HOTSPOT_METHOD] = method;
-		w->cursor.words[HOTSPOT_COOKIE] = (uint16_t)entry->rule.extra_off;
+		w->cursor.words[HOTSPOT_COOKIE] =
+		    (uint16_t)entry->rule.extra_off | (uint32_t)(uint16_t)entry->rule.fp_off << 16;
 		return 0;
 	}
 	if (hotspot_find_cookie(slot, method, code))
@@ -71,10 +72,12 @@ KILN_GLOBAL int hotspot_cookie(uint32_t slot, uint64_t method)
 		return 0;
 	entry->pc = method;
 	entry->tag = w->tag;
-	entry->rule = (struct kiln_rule){.kind = KILN_RULE_INVALID,
-					 .cfa_off = (int32_t)unloads,
-					 .deref_off = (int32_t)code,
-					 .extra_off = (int16_t)w->cursor.words[HOTSPOT_COOKIE]};
+	entry->rule =
+	    (struct kiln_rule){.kind = KILN_RULE_INVALID,
+			       .cfa_off = (int32_t)unloads,
+			       .deref_off = (int32_t)code,
+			       .extra_off = (int16_t)w->cursor.words[HOTSPOT_COOKIE],
+			       .fp_off = (int16_t)(w->cursor.words[HOTSPOT_COOKIE] >> 16)};
 	return 0;
 }
 
@@ -87,7 +90,7 @@ KILN_INLINE int hotspot_emit_method(struct kiln_walk *w, uint64_t method, uint64
 	if (hotspot_cookie(w->slot, method))
 		return hotspot_emit_stub(w);
 	return walk_emit(w, KILN_HOTSPOT_INTERPRETED, method,
-			 KILN_HOTSPOT_BCP(bytecode) | w->cursor.words[HOTSPOT_COOKIE] << 48);
+			 KILN_HOTSPOT_METHOD(bytecode, w->cursor.words[HOTSPOT_COOKIE]));
 }
 
 /*

@@ -298,9 +298,31 @@ static void test_random_words_cost_little(void **state)
 	}
 }
 
+static int compare_cookies(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Classes that come to lie in the same place, one after another, differ in their names' identity.
+ */
+static void test_methods_in_one_place_have_different_cookies(void **state)
+{
+	enum { CLASSES = 1 << 16 };
+	static uint32_t cookies[CLASSES];
+
+	for (uint32_t i = 0; i < CLASSES; i++)
+		cookies[i] = kiln_hotspot_cookie(0x7f0012345678, 0x7f00abcdef08, i, 21);
+	qsort(cookies, CLASSES, sizeof(*cookies), compare_cookies);
+	for (uint32_t i = 1; i < CLASSES; i++)
+		assert_int_not_equal(cookies[i - 1], cookies[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_methods_in_one_place_have_different_cookies),
 	    cmocka_unit_test(test_a_small_machine_is_read),
 	    cmocka_unit_test(test_buffers_of_compilers_are_passed_over),
 	    cmocka_unit_test(test_sizes_and_offsets_that_make_no_sense_are_refused),
