@@ -85,9 +85,11 @@ enum {
 	KILN_LABELS_MAX = 16, /* labels from Go and custom-labels in one set */
 };
 
-/* Where the entry of KEY is in a rule cache of ENTRIES (a power of 2), in bytes from its beginning.
- * Multiplicative hashing with 2^64 divided by the golden ratio (Knuth, The Art of Computer
- * Programming, 6.4). */
+/*
+ * Offset, in bytes, of the entry for KEY in a rule cache that has ENTRIES entries (a power of 2).
+ * The hash is Fibonacci hashing: KEY times 2^64 / golden ratio, of which upper bits are taken
+ * (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+ */
 #define KILN_CACHE_PLACE(key, entries)                                                             \
 	((((key)*0x9e3779b97f4a7c15ULL) >> 35) & (((uint64_t)(entries)-1) * KILN_CACHE_ENTRY_BYTES))
 

@@ -93,8 +93,9 @@ int frontend_new(const struct frontend_options *options, struct frontend **ret,
 struct frontend *frontend_free(struct frontend *frontend);
 int frontend_port(const struct frontend *frontend);
 /*
- * Sets the certificate and key for connections from now on. -EINVAL: OpenSSL refuses them, for
- * example because the key is not the certificate's; the old ones stay in use.
+ * Sets the TLS certificate and private key, both PEM, for new connections; open connections keep
+ * theirs. -EINVAL: OpenSSL refuses them, for example because the key does not belong to the
+ * certificate; the old pair stays in use.
  */
 int frontend_certificate(struct frontend *frontend, const char *cert_pem, const char *key_pem,
 			 struct error *err) _must_check_;

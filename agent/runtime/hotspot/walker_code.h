@@ -169,10 +169,10 @@ KILN_INLINE int hotspot_known(struct kiln_walk *w, struct hotspot_code *code)
 }
 
 /*
- * The second place of what was found of code, for frames whose first place is another frame's too:
- * in the cache that is shared by processes, with a tag that no file has. Both hashes are a
- * multiplication, so two pcs that share the first place would share the second one as well without
- * the factor in KILN_HOTSPOT_SECOND_KEY.
+ * The second place for the entry of PC, used when another frame has the first one. It is in the
+ * cache that processes share; no file has the tag ~w->tag. Both caches hash by the same
+ * multiplication, so without KILN_HOTSPOT_SECOND_KEY pcs that collide in one would collide in the
+ * other.
  */
 KILN_INLINE struct hotspot_code *hotspot_second(struct kiln_walk *w, uint64_t pc)
 {

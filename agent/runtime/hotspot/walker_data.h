@@ -25,9 +25,10 @@ enum kiln_hotspot_frame {
 };
 
 /*
- * The key of compiled code in the cache that processes share, where it has its second place
- * (hotspot_second() in walker_code.h). An odd factor with bits at random: the last one of
- * splitmix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+ * The key of the return address PC in the cache that processes share: see hotspot_second() in
+ * walker_code.h. The factor makes addresses that collide in the CPU's cache hash differently here.
+ * Any odd number with random-looking bits would do; this is the last multiplier of splitmix64
+ * (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
  */
 #define KILN_HOTSPOT_SECOND_KEY(pc) ((pc)*0x94d049bb133111ebULL)
 
@@ -75,9 +76,9 @@ struct kiln_hotspot {
 	uint64_t low, high; /* of the code cache, reserved */
 	struct kiln_hotspot_heap heaps[KILN_HOTSPOT_HEAPS];
 	/* Addresses of counters of the JVM; 0: not known. */
-	uint64_t unloads;  /* classes that were unloaded */
-	uint64_t compiles; /* the time that compiling took: grows with each compilation */
-	uint64_t safepoints;
+	uint64_t unloads;    /* classes that were unloaded */
+	uint64_t compiles;   /* the time that compiling took: grows with each compilation */
+	uint64_t safepoints; /* that the JVM has begun */
 	/* Where the outermost frame on the stack returns to when a virtual thread has further
 	 * frames in the heap; 0: there is no such stub. */
 	uint64_t barrier;
@@ -129,9 +130,9 @@ enum {
 /*
  * The cookie of a Method, which tells it from another that may come to lie in its place: of its
  * code, the name of its class, and the index of its own name in the class's constant pool. HASH is
- * the identity that the JVM gave to the class's name at random. All methods that were named keep
- * their cookies, so hundreds of classes that have come to lie in one place must differ: 16 bits are
- * too few.
+ * the identity that the JVM gave to the class's name at random. User space keeps each named method
+ * by address and cookie, also after its class is unloaded. So hundreds of methods that had the same
+ * address, one after another, must have different cookies: 16 bits are too few.
  */
 static inline uint32_t kiln_hotspot_cookie(uint64_t const_method, uint64_t symbol, uint32_t hash,
 					   uint32_t name)

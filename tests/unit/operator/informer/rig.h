@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An informer, the API server's answers, and a store that records what the informer passes on. The
- * test sets the time: its own functions take the place of libuv's timers and clock, so no test
- * sleeps.
+ * The fixture of the informer's tests: an informer, a fake API server that sends the answers that a
+ * test gives it, and a store that records each object it is handed. Timers and the clock are fake
+ * too: a test moves the time forward itself and never sleeps.
  */
 #pragma once
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The informer: the contents of its store after a list and a watch, and its next request. */
+/* What the informer's store contains after a list and a watch, and what the informer requests next.
+ */
 #include "tests/unit/operator/informer/rig.h"
 
 static void test_a_watch_list_fills_the_store_and_syncs_at_its_bookmark(void **state)

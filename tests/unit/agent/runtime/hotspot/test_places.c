@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two places of compiled code in the rule caches: frames that share the first have second ones
- * of their own. */
+/* A frame of compiled code has a place in the CPU's rule cache and another one in the cache that
+ * processes share. Frames that collide in the first cache must not collide in the second one. */
 #include "agent/runtime/hotspot/walker_data.h"
 #include "tests/support/test.h"
 
