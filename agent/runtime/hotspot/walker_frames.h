@@ -202,35 +202,51 @@ KILN_INLINE int hotspot_calling_adapter(struct kiln_walk *w)
 	return walk_enter(w, w->value, caller + 8, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
 }
 
+/* Is the instruction that begins with CODE mov %rsp,%r13, in one of its two encodings? */
+KILN_INLINE int hotspot_is_sender_move(uint32_t code)
+{
+	return (code & 0xffffff) == 0xec8b4c || (code & 0xffffff) == 0xe58949;
+}
+
 /*
  * Steps to the caller of an adapter (gen_c2i_adapter() and gen_i2c_adapter(),
  * src/hotspot/cpu/x86/sharedRuntime_x86_64.cpp). The return address is at rsp when the adapter is
- * entered. The adapter copies it to rax and the caller's rsp to r13, lays the arguments out for the
- * other calling convention, and stores the return address below them.
+ * entered. The adapter pops it into rax, has the caller's rsp in r13, lays the arguments out for
+ * the other calling convention, and stores the return address below them. Until it does, what is
+ * at rsp is left over from earlier calls, and may look like a return address.
+ *
+ * Callers that are compiled have a stack pointer that is divisible by 16; their adapters set r13
+ * themselves (8 to 20: after the return address was popped). Callers that are interpreted have set
+ * r13 before.
  */
 KILN_INLINE int hotspot_adapter(struct kiln_walk *w)
 {
-	uint64_t top, pc, sp = w->regs.sp, caller;
-	uint32_t code = 0;
+	const struct kiln_hotspot *v = hotspot_data(w);
+	uint64_t top, pc, sp = w->regs.sp, caller, there = 0;
+	uint32_t code = 0, popped;
 
 	if (!w->exact || !w->leaf_valid)
 		return hotspot_calling_adapter(w);
-	if (walk_read(w, sp, &top))
+	if (walk_read(w, sp, &top) || env_read(&code, 3, w->regs.pc))
 		return HOTSPOT_NOTHING;
 	pc = w->leaf[HOTSPOT_LEAF_RAX];
-	/* The return address is not in rax yet, so r13 may be anything. */
-	if (top != pc && hotspot_is_code(hotspot_data(w), top))
-		return walk_enter(w, top, sp + 8, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
-	if (!hotspot_is_code(hotspot_data(w), pc) || env_read(&code, 3, w->regs.pc))
+	caller = hotspot_is_sender_move(code) ? sp : w->leaf[HOTSPOT_LEAF_R13];
+	popped = caller == sp && hotspot_is_code(v, pc);
+	if (caller == sp + 8 ||
+	    (!popped && top != pc && ((sp & 8) || caller == sp) && hotspot_is_code(v, top))) {
+		pc = top;
+		caller = sp + 8;
+	} else if ((caller & 15) == 8 && caller - sp < HOTSPOT_ARGUMENTS_MAX &&
+		   !walk_read(w, caller, &there) && hotspot_is_code(v, there)) {
+		/* On its way into the JVM and back, r13 points to the return address. */
+		pc = there;
+		caller += 8;
+	}
+	if (!hotspot_is_code(v, pc))
 		return HOTSPOT_NOTHING;
-	if (top == pc)
-		sp += 8;
-	caller = w->leaf[HOTSPOT_LEAF_R13];
-	/* mov %rsp,%r13, in both encodings: r13 is not set yet. */
-	if (code != 0xec8b4c && code != 0xe58949 && caller - sp < HOTSPOT_ARGUMENTS_MAX &&
-	    !(caller & 7))
-		sp = caller;
-	return walk_enter(w, pc, sp, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
+	if (caller - sp >= HOTSPOT_ARGUMENTS_MAX || (caller & 7))
+		caller = top == pc ? sp + 8 : sp;
+	return walk_enter(w, pc, caller, w->regs.fp, w->regs.extra) ? HOTSPOT_STUCK : 0;
 }
 
 /* Emits a stub that hotspot_find() has found, and steps to its caller. */

@@ -134,6 +134,16 @@ KILN_GLOBAL int hotspot_tail_size(uint32_t bytes)
 	}
 }
 
+/*
+ * Is the instruction at I the check of methods that may use the stack's reserved zone: cmp
+ * n(%r15),%rsp; jb? It comes after their frame is left (reserved_stack_check(),
+ * src/hotspot/cpu/x86/macroAssembler_x86.cpp).
+ */
+KILN_INLINE int hotspot_is_reserved_check(const struct kiln_walk *w, int32_t i)
+{
+	return hotspot_three(w, i) == 0xa73b49 && (hotspot_bytes(w, i + 7) & 0xffff) == 0x820f;
+}
+
 /* Is there nothing from byte I to the return but instructions of hotspot_tail_size()? */
 KILN_GLOBAL int hotspot_is_tail(uint32_t slot, uint32_t i)
 {
@@ -144,7 +154,7 @@ KILN_GLOBAL int hotspot_is_tail(uint32_t slot, uint32_t i)
 	for (int n = 0; n < HOTSPOT_TAIL_MAX; n++) {
 		uint32_t size = (uint32_t)hotspot_tail_size(hotspot_bytes(w, (int32_t)i));
 
-		if (size == HOTSPOT_TAIL_RETURN)
+		if (size == HOTSPOT_TAIL_RETURN || hotspot_is_reserved_check(w, (int32_t)i))
 			return 1;
 		if (!size)
 			return 0;
@@ -233,7 +243,7 @@ KILN_GLOBAL int hotspot_life(uint32_t slot, uint64_t pc, uint32_t out_of_line)
 		return HOTSPOT_BARE_SP;
 	if (hotspot_byte(w, 0) == HOTSPOT_POP && hotspot_is_tail(slot, 1))
 		return HOTSPOT_PUSHED;
-	if (hotspot_is_poll_stub(w) || hotspot_is_tail(slot, 0))
+	if (hotspot_is_poll_stub(w) || hotspot_is_tail(slot, 0) || hotspot_is_reserved_check(w, -7))
 		return HOTSPOT_BARE_SP;
 	return out_of_line && hotspot_is_static_stub(w) ? HOTSPOT_SILENT : HOTSPOT_LIVES;
 }
