@@ -123,7 +123,7 @@ void hotspot_find_counters(struct hotspot_process *p, const struct target_memory
 {
 	p->kernel.unloads = find_counter(&p->layout, memory, "java.cls.unloadedClasses");
 	p->kernel.compiles = find_counter(&p->layout, memory, "java.ci.totalTime");
-	p->kernel.safepoints = find_counter(&p->layout, memory, "sun.rt.safepoints");
+	p->kernel.stopped = find_counter(&p->layout, memory, "sun.rt.safepointTime");
 }
 
 /* ---- the walker's data ------------------------------------------------------------------------

@@ -13,7 +13,8 @@ enum {
 };
 
 enum {
-	HOTSPOT_PUSHES_MAX = 72, /* words that code may have pushed below its frame */
+	HOTSPOT_PUSHES_MAX = 72,   /* words that code may have pushed below its frame */
+	HOTSPOT_PUSHES_LIKELY = 8, /* more than that: there may be frames among them */
 	HOTSPOT_FRAME_MAX = 1 << 20,
 	HOTSPOT_ARGUMENTS_MAX = 8192,
 	/* Offsets in a ContinuationEntry, the record that Continuation.enterSpecial() keeps at the
@@ -88,16 +89,18 @@ KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at)
  */
 KILN_INLINE int hotspot_pop(struct kiln_walk *w, uint64_t cfa, uint32_t saved)
 {
-	uint64_t pc, bp = w->regs.fp;
+	uint64_t pc, bp = w->regs.fp, at;
 
 	if (cfa <= w->regs.sp || (cfa & 7) || walk_read(w, cfa - 8, &pc))
 		return HOTSPOT_STUCK;
 	if (!hotspot_is_code(hotspot_data(w), pc)) {
-		cfa = hotspot_search(w->slot, cfa);
-		if (!cfa)
+		at = hotspot_search(w->slot, cfa);
+		if (!at)
 			return HOTSPOT_STUCK;
+		if (at - cfa > HOTSPOT_PUSHES_LIKELY * 8)
+			walk_missing(w, KILN_MISSING_BROKEN);
 		pc = w->value;
-		cfa += 8;
+		cfa = at + 8;
 	}
 	if (saved && walk_read(w, cfa - 16, &bp))
 		return HOTSPOT_STUCK;

@@ -4,6 +4,7 @@
 
 enum {
 	HOTSPOT_RUN_MAX = 32, /* frames that hotspot_run() emits */
+	HOTSPOT_BLOCK_SEGMENTS_MAX = 1 << 20,
 	/* The lowest byte of place in struct hotspot_code */
 	HOTSPOT_PLACE_COMPILED = KILN_RUNTIME_HOTSPOT | KILN_HOTSPOT_CODE_COMPILED
 							    << KILN_HOTSPOT_RULE_CODE_SHIFT,
@@ -66,19 +67,21 @@ _Static_assert(__builtin_offsetof(struct hotspot_code, flags) ==
  * Returns a number that changes before other code can take the place of code that is on a stack
  * now; 0: not known. The JVM frees code only after it has looked for it on all stacks: in a
  * safepoint, or after one (12 to 19: after a handshake with each thread, which is not counted; so
- * compilations are counted too). java.ci.totalTime alone grows too late, after the new code runs.
- * Sources: src/hotspot/share/code/codeCache.cpp, runtime/sweeper.cpp, runtime/runtimeService.cpp.
+ * compilations are counted too). Of the safepoint's counters only the time grows at its end; those
+ * that grow at its beginning do so before all threads have stopped. java.ci.totalTime alone grows
+ * too late, after the new code runs. Sources: src/hotspot/share/code/codeCache.cpp,
+ * runtime/sweeper.cpp, runtime/runtimeService.cpp.
  */
 KILN_INLINE uint32_t hotspot_epoch(struct kiln_walk *w)
 {
 	const struct kiln_hotspot *v = hotspot_data(w);
-	uint64_t compiles = 0, safepoints = 0, epoch = 0;
+	uint64_t compiles = 0, stopped = 0, epoch = 0;
 
 	if (!w->cursor.words[HOTSPOT_EPOCH]) {
-		if (v->compiles && v->safepoints && !env_read(&compiles, 8, v->compiles) &&
-		    !env_read(&safepoints, 8, v->safepoints))
+		if (v->compiles && v->stopped && !env_read(&compiles, 8, v->compiles) &&
+		    !env_read(&stopped, 8, v->stopped))
 			/* The factor keeps small changes of both from adding up to 0. */
-			epoch = (uint32_t)(compiles + safepoints * 0x9e3779b1) ?: 1;
+			epoch = (uint32_t)(compiles + stopped * 0x9e3779b1) ?: 1;
 		w->cursor.words[HOTSPOT_EPOCH] = epoch | 1ULL << 63;
 	}
 	return (uint32_t)w->cursor.words[HOTSPOT_EPOCH];
@@ -150,16 +153,35 @@ KILN_GLOBAL int hotspot_run(uint32_t slot)
 }
 
 /*
+ * Is the nmethod at BLOB, which has the return address PC, still the one with ID? When code is
+ * freed, the JVM only marks its block. New code may lie behind what stays of the old header, and
+ * other code may overwrite a part of it, so the id alone may still be there. A block begins with
+ * its number of segments, and then whether it is used (HeapBlock::Header,
+ * src/hotspot/share/memory/heap.hpp; the same in 8 to 28).
+ */
+KILN_INLINE int hotspot_is_same(struct kiln_walk *w, uint64_t blob, uint64_t pc, uint32_t id)
+{
+	const struct kiln_hotspot *v = hotspot_data(w);
+	uint64_t block[2] = {0};
+	uint32_t got = 0;
+
+	return !env_read(block, sizeof(block), blob - v->block_header) && (uint8_t)block[1] == 1 &&
+	       block[0] <= HOTSPOT_BLOCK_SEGMENTS_MAX &&
+	       pc - blob < block[0] << (v->log2_segment & 31) && !hotspot_id(w, blob, &got) &&
+	       got == id;
+}
+
+/*
  * Emits the frame of CODE, whose return address is in w->regs, and steps to its caller.
  * HOTSPOT_NOTHING: other code lies there by now.
  */
 KILN_INLINE int hotspot_known(struct kiln_walk *w, struct hotspot_code *code)
 {
-	uint32_t epoch = hotspot_epoch(w), id = 0;
+	uint32_t epoch = hotspot_epoch(w);
 	uint64_t blob = w->regs.pc - (code->place >> KILN_HOTSPOT_PLACE_SHIFT);
 
 	if (!epoch || code->epoch != epoch) {
-		if (hotspot_id(w, blob, &id) || id != code->id)
+		if (!hotspot_is_same(w, blob, w->regs.pc, code->id))
 			return HOTSPOT_NOTHING;
 		code->epoch = epoch;
 	}

@@ -76,9 +76,9 @@ struct kiln_hotspot {
 	uint64_t low, high; /* of the code cache, reserved */
 	struct kiln_hotspot_heap heaps[KILN_HOTSPOT_HEAPS];
 	/* Addresses of counters of the JVM; 0: not known. */
-	uint64_t unloads;    /* classes that were unloaded */
-	uint64_t compiles;   /* the time that compiling took: grows with each compilation */
-	uint64_t safepoints; /* that the JVM has begun */
+	uint64_t unloads;  /* classes that were unloaded */
+	uint64_t compiles; /* the time that compiling took: grows with each compilation */
+	uint64_t stopped;  /* time in safepoints; grows at the end of each */
 	/* Where the outermost frame on the stack returns to when a virtual thread has further
 	 * frames in the heap; 0: there is no such stub. */
 	uint64_t barrier;

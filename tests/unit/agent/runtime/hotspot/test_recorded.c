@@ -142,6 +142,25 @@ static void read_stack(struct world *w, uint64_t low, uint64_t sp, uint64_t stac
 	memset(stack, 0, BELOW + (sp - low));
 }
 
+/* Puts an adapter into W, and the rule OTHER for the address in it that is returned. */
+static uint64_t put_adapter_blob(struct world *w, const struct recorded_rule *other)
+{
+	const struct kiln_hotspot *v = &w->process.kernel;
+	const struct kiln_hotspot_heap *heap = &v->heaps[0];
+	const uint64_t segment = 1ULL << v->log2_segment, name_at = 0x1000,
+		       blob = heap->low + 5 * segment, pc = blob + v->block_header + 2 * segment;
+	const uint8_t segments[] = {0, 1, 2, 3};
+	uint8_t header[KILN_HOTSPOT_BLOB_BYTES] = {0};
+
+	recorded_walk_put(&w->walk, heap->segmap + 5, segments, sizeof(segments));
+	memcpy(header + v->blob_name, &name_at, sizeof(name_at));
+	recorded_walk_put(&w->walk, blob + v->block_header, header, sizeof(header));
+	recorded_walk_put(&w->walk, name_at, "I2C/C2I adapters", 16);
+	w->walk.rules[w->walk.n_rules] = *other;
+	w->walk.rules[w->walk.n_rules++].pc = pc;
+	return pc;
+}
+
 /*
  * Changes W: its leaf has called an adapter, which has called a C function, as
  * patch_callers_callsite() does. Below the leaf's stack are then: the return address, padding that
@@ -150,31 +169,20 @@ static void read_stack(struct world *w, uint64_t low, uint64_t sp, uint64_t stac
  */
 static void put_adapter(struct world *w, uint32_t fpu)
 {
-	const struct kiln_hotspot *v = &w->process.kernel;
-	const struct kiln_hotspot_heap *heap = &v->heaps[0];
-	const uint64_t segment = 1ULL << v->log2_segment, name_at = 0x1000;
-	const uint8_t segments[] = {0, 1, 2, 3};
 	const struct recorded_rule *native, *other;
-	uint64_t sp = w->walk.leaf[ARCH_REG_SP], low, blob = heap->low + 5 * segment,
-		 ra = w->walk.leaf[ARCH_REG_PC];
-	uint8_t header[KILN_HOTSPOT_BLOB_BYTES] = {0};
+	uint64_t sp = w->walk.leaf[ARCH_REG_SP], low, ra = w->walk.leaf[ARCH_REG_PC], pc;
 	uint64_t stack[STACK_WORDS] = {0};
 
 	find_rules(w, &native, &other);
-	w->walk.rules[w->walk.n_rules] = *other;
-	w->walk.rules[w->walk.n_rules++].pc = blob + v->block_header + 2 * segment - 1;
-	recorded_walk_put(&w->walk, heap->segmap + 5, segments, sizeof(segments));
-	memcpy(header + v->blob_name, &name_at, sizeof(name_at));
-	recorded_walk_put(&w->walk, blob + v->block_header, header, sizeof(header));
-	recorded_walk_put(&w->walk, name_at, "I2C/C2I adapters", 16);
-
+	pc = put_adapter_blob(w, other);
+	w->walk.rules[w->walk.n_rules - 1].pc--; /* it calls */
 	low = ((sp - 8) & ~15ULL) - PUSHED - fpu;
 	read_stack(w, low, sp, stack);
 	stack[(BELOW + sp - 8 - low) / 8] = ra;
 	/* The saved rax holds it too, and the saved r13 its place. */
 	stack[(BELOW + fpu) / 8 + 15] = ra;
 	stack[(BELOW + fpu) / 8 + 2] = sp - 8;
-	stack[BELOW / 8 - 1] = blob + v->block_header + 2 * segment;
+	stack[BELOW / 8 - 1] = pc;
 	put_function(w, native, low, stack);
 }
 
@@ -226,6 +234,137 @@ static void test_an_adapter_calls_the_machine(void **state)
 
 		put_adapter(w, cases[i].fpu);
 		assert_called(w, jni);
+		world_free(w);
+	}
+}
+
+/*
+ * Each step of an adapter as the leaf. Addresses are relative to the caller's rsp; the word at rsp
+ * that is not the return address is left over from an earlier call.
+ */
+static void test_each_step_of_an_adapter(void **state)
+{
+	enum { RA = 1, OLD = 2, JUNK = 3, FAR = 1 << 30, LEAF_RAX = 0, LEAF_R13 = 13 };
+	static const struct {
+		const char *what;
+		uint8_t code[8];
+		int sp, top, rax, r13;
+	} steps[] = {
+	    {"compiled to interpreted, entered", {0x90}, -8, RA, JUNK, FAR},
+	    {"8: before the pop, r13 from before", {0x58}, -8, RA, JUNK, -64},
+	    {"8: mov %rsp,%r13", {0x4c, 0x8b, 0xec}, 0, RA, RA, -64},
+	    {"11: mov %rsp,%r13", {0x49, 0x89, 0xe5}, 0, OLD, RA, 48},
+	    {"21: before lea 8(%rsp),%r13", {0x4c, 0x8d, 0x6c, 0x24, 0x08}, -8, RA, JUNK, FAR},
+	    {"21: before the pop", {0x58}, -8, RA, OLD, 0},
+	    {"popped, same return address above", {0x48, 0x83, 0xec}, 0, RA, RA, 0},
+	    {"popped, another one above", {0x48, 0x83, 0xec}, 0, OLD, RA, 0},
+	    {"popped, room made, another one there", {0x50}, -64, OLD, RA, 0},
+	    {"popped, room made, no return address there", {0x50}, -64, JUNK, RA, 0},
+	    {"21: stored below the arguments", {0x90}, -72, RA, RA, 0},
+	    {"8: stored below the arguments", {0x90}, -64, RA, RA, 0},
+	    {"interpreted to compiled, entered", {0x90}, -8, RA, OLD, 0},
+	    {"saves registers to call the JVM", {0x90}, -200, JUNK, RA, -8},
+	    {"back, rax not restored", {0x90}, -200, JUNK, JUNK, -8},
+	    {"21: back, at lea 8(%rsp),%r13", {0x4c, 0x8d, 0x6c, 0x24, 0x08}, -8, RA, RA, -8},
+	    {"8: back, before the pop", {0x58}, -8, RA, RA, -8},
+	    {"entered from a method handle", {0x90}, -8, RA, JUNK, -8},
+	};
+	static const char *const names[] = {"8-native", "28-native"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps) * ARRAY_SIZE(names); i++) {
+		struct world *w = load(names[i % ARRAY_SIZE(names)]);
+		const struct recorded_rule *native, *other;
+		uint64_t sp = w->walk.leaf[ARCH_REG_SP], ra = w->walk.leaf[ARCH_REG_PC],
+			 low = sp - 256, stack[STACK_WORDS] = {0}, pc;
+		const uint64_t values[] = {[RA] = ra, [OLD] = ra + 1, [JUNK] = 7};
+		size_t n = i / ARRAY_SIZE(names);
+		int at = steps[n].sp;
+
+		find_rules(w, &native, &other);
+		pc = put_adapter_blob(w, other);
+		recorded_walk_put(&w->walk, pc, steps[n].code, sizeof(steps[n].code));
+		read_stack(w, low, sp, stack);
+		stack[(BELOW + 256 - 8) / 8] = steps[n].r13 == -8 ? ra : 0;
+		stack[(BELOW + 256 + at) / 8] = values[steps[n].top];
+		recorded_walk_put(&w->walk, low - BELOW, stack, sizeof(stack));
+		w->walk.leaf[ARCH_REG_PC] = pc;
+		w->walk.leaf[ARCH_REG_SP] = sp + (uint64_t)at;
+		w->walk.leaf[LEAF_RAX] = values[steps[n].rax];
+		w->walk.leaf[LEAF_R13] = sp + (uint64_t)steps[n].r13;
+		world_stack(w, out, sizeof(out));
+		if (w->walk.end != KILN_END_ROOT || !strstr(out, strchr(jni, '\n')))
+			fail_msg("%s: %s: %s", names[i % ARRAY_SIZE(names)], steps[n].what, out);
+		world_free(w);
+	}
+}
+
+/* The last instructions of methods, as the leaf: BELOW_RA bytes below the return address. */
+static void test_a_leaf_that_leaves_its_frame(void **state)
+{
+	static const struct {
+		uint8_t code[20];
+		uint32_t at; /* the program counter, in `code` */
+		uint64_t below_ra;
+	} steps[] = {
+	    /* pop %rbp; cmp n(%r15),%rsp; ja; ret */
+	    {{0x5d, 0x49, 0x3b, 0x67, 0x28, 0x0f, 0x87, 1, 0, 0, 0, 0xc3}, 0, 8},
+	    {{0x5d, 0x49, 0x3b, 0x67, 0x28, 0x0f, 0x87, 1, 0, 0, 0, 0xc3}, 1, 0},
+	    {{0x5d, 0x49, 0x3b, 0x67, 0x28, 0x0f, 0x87, 1, 0, 0, 0, 0xc3}, 11, 0},
+	    /* pop %rbp; cmp n(%r15),%rsp; jb; mov %r15,%rdi */
+	    {{0x5d, 0x49, 0x3b, 0xa7, 1, 1, 0, 0, 0x0f, 0x82, 1, 0, 0, 0, 0x49, 0x8b, 0xff}, 0, 8},
+	    {{0x5d, 0x49, 0x3b, 0xa7, 1, 1, 0, 0, 0x0f, 0x82, 1, 0, 0, 0, 0x49, 0x8b, 0xff}, 1, 0},
+	    {{0x5d, 0x49, 0x3b, 0xa7, 1, 1, 0, 0, 0x0f, 0x82, 1, 0, 0, 0, 0x49, 0x8b, 0xff}, 8, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		struct world *w = load("28-compiled");
+		const struct kiln_hotspot *v = &w->process.kernel;
+		uint64_t sp = w->walk.leaf[ARCH_REG_SP], stack[STACK_WORDS] = {0};
+		size_t ra = BELOW / 8;
+
+		read_stack(w, sp, sp, stack);
+		while (stack[ra] - v->low >= v->high - v->low)
+			ra++;
+		/* Nothing but the instructions tells where the return address is. */
+		stack[ra + 1] = stack[ra];
+		recorded_walk_put(&w->walk, sp - BELOW, stack, sizeof(stack));
+		recorded_walk_put(&w->walk, w->walk.leaf[ARCH_REG_PC] - steps[i].at, steps[i].code,
+				  sizeof(steps[i].code));
+		w->walk.leaf[ARCH_REG_SP] = sp - BELOW + ra * 8 - steps[i].below_ra;
+		world_stack(w, out, sizeof(out));
+		if (w->walk.end != KILN_END_ROOT || !strstr(out, strchr(calls, '\n')))
+			fail_msg("%zu: %s", i, out);
+		world_free(w);
+	}
+}
+
+/* Where the leaf's return address should be is none; the next one lies WORDS words above. */
+static void test_a_return_address_far_up_is_told(void **state)
+{
+	static const struct {
+		size_t words;
+		bool told;
+	} cases[] = {{1, false}, {8, false}, {12, true}};
+	static const uint8_t call[8] = {[3] = 0xe8};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct world *w = load("28-compiled");
+		const struct kiln_hotspot *v = &w->process.kernel;
+		uint64_t sp = w->walk.leaf[ARCH_REG_SP], low = sp - cases[i].words * 8,
+			 stack[STACK_WORDS] = {0};
+		size_t ra = BELOW / 8;
+
+		read_stack(w, low, low, stack);
+		while (stack[ra] - v->low >= v->high - v->low)
+			ra++;
+		memset(stack, 0, (ra - 1) * sizeof(*stack));
+		recorded_walk_put(&w->walk, stack[ra] - sizeof(call), call, sizeof(call));
+		recorded_walk_put(&w->walk, low - BELOW, stack, sizeof(stack));
+		w->walk.leaf[ARCH_REG_SP] = low;
+		world_stack(w, out, sizeof(out));
+		if (w->walk.end != KILN_END_ROOT || !strstr(out, strchr(calls, '\n')) ||
+		    !strstr(out, "missing") == cases[i].told)
+			fail_msg("%zu: %s", cases[i].words, out);
 		world_free(w);
 	}
 }
@@ -421,8 +560,8 @@ static unsigned int replace_code(struct world *w)
 }
 
 /* Walks code, other code that has its place, and that once more when COUNTERS have changed by
- * COMPILES and SAFEPOINTS. */
-static void compare_ids(uint64_t compiles, uint64_t safepoints)
+ * COMPILES and STOPPED. */
+static void compare_ids(uint64_t compiles, uint64_t stopped)
 {
 	struct world *w = load("28-compiled");
 	static uint64_t first[OUT_BYTES];
@@ -430,7 +569,7 @@ static void compare_ids(uint64_t compiles, uint64_t safepoints)
 	unsigned int n;
 
 	w->process.kernel.compiles = COUNTERS;
-	w->process.kernel.safepoints = COUNTERS + 8;
+	w->process.kernel.stopped = COUNTERS + 8;
 	recorded_walk_put(&w->walk, COUNTERS, counters, sizeof(counters));
 	world_walk(w);
 	memcpy(first, w->words, w->n_words * sizeof(*first));
@@ -441,7 +580,7 @@ static void compare_ids(uint64_t compiles, uint64_t safepoints)
 	assert_int_equal(w->words[1], first[1] + 1);
 	assert_memory_equal(w->words + 2, first + 2, (w->n_words - 2) * sizeof(*first));
 	counters[0] += compiles;
-	counters[1] += safepoints;
+	counters[1] += stopped;
 	recorded_walk_put(&w->walk, COUNTERS, counters, sizeof(counters));
 	world_walk(w);
 	for (uint32_t i = 0; i < w->n_words; i += kiln_frame_words(w->words[i])) {
@@ -464,6 +603,76 @@ static void test_compile_ids_are_compared_after_a_compilation(void **state)
 static void test_compile_ids_are_compared_after_a_safepoint(void **state)
 {
 	compare_ids(0, 1);
+}
+
+/* The blob of the compiled frame at word I of W's stack. */
+static uint64_t blob_of(const struct world *w, uint32_t i)
+{
+	return (w->words[i] & KILN_FRAME_PC_MASK) - KILN_HOTSPOT_DISTANCE(w->words[i + 1]);
+}
+
+/*
+ * Frees the code of the frame at word I of W, and puts other code there, whose blob begins two
+ * segments later and has the next compile id. BLOCK: what stays of the freed block's header.
+ */
+static void free_code(struct world *w, uint32_t i, const uint64_t block[2])
+{
+	const struct kiln_hotspot *v = &w->process.kernel;
+	uint64_t blob = blob_of(w, i), next = blob + (2ULL << v->log2_segment);
+	uint32_t id = KILN_HOTSPOT_COMPILE_ID(w->words[i + 1]) + 1, stub = INT32_MAX;
+	uint8_t header[KILN_HOTSPOT_BLOB_BYTES];
+
+	assert_int_equal(recorded_walk_memory(&w->walk, blob, header, sizeof(header)), 0);
+	recorded_walk_put(&w->walk, blob - v->block_header, block, 16);
+	recorded_walk_put(&w->walk, next, header, sizeof(header));
+	recorded_walk_put(&w->walk, next + v->nmethod_id, &id, sizeof(id));
+	recorded_walk_put(&w->walk, next + v->nmethod_stub, &stub, sizeof(stub));
+	for (size_t h = 0; h < KILN_HOTSPOT_HEAPS; h++) {
+		const struct kiln_hotspot_heap *heap = &v->heaps[h];
+		uint64_t first = (next - v->block_header - heap->low) >> v->log2_segment;
+
+		if (blob - heap->low >= heap->size)
+			continue;
+		for (uint8_t n = 0; n < 32; n++)
+			recorded_walk_put(&w->walk, heap->segmap + first + n, &n, 1);
+	}
+}
+
+/*
+ * Other code lies in the place of freed code, but does not begin where that began, so what stays of
+ * the old header has the old id.
+ */
+static void test_a_freed_header_is_not_trusted(void **state)
+{
+	static const struct {
+		uint64_t block[2];
+		bool is_same;
+	} cases[] = {
+	    {{100, 1}, true},	  /* not freed after all */
+	    {{100, 0}, false},	  /* marked as free */
+	    {{1, 1}, false},	  /* too short */
+	    {{100, 0x81}, false}, /* overwritten by code */
+	    {{0xd0413440ba49c300, 1}, false},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct world *w = load("28-compiled");
+		uint64_t counters[2] = {1000, 10}, blob;
+
+		w->process.kernel.compiles = COUNTERS;
+		w->process.kernel.stopped = COUNTERS + 8;
+		recorded_walk_put(&w->walk, COUNTERS, counters, sizeof(counters));
+		world_walk(w);
+		blob = blob_of(w, 2);
+		assert_true(is_compiled(w->words + 2));
+		free_code(w, 2, cases[i].block);
+		counters[1]++;
+		recorded_walk_put(&w->walk, COUNTERS, counters, sizeof(counters));
+		world_walk(w);
+		if ((blob_of(w, 2) == blob) != cases[i].is_same)
+			fail_msg("case %zu", i);
+		world_free(w);
+	}
 }
 
 static void test_changed_bytes_end(void **state)
@@ -500,12 +709,16 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_recorded_stacks),
 	    cmocka_unit_test(test_an_adapter_calls_the_machine),
+	    cmocka_unit_test(test_each_step_of_an_adapter),
+	    cmocka_unit_test(test_a_leaf_that_leaves_its_frame),
+	    cmocka_unit_test(test_a_return_address_far_up_is_told),
 	    cmocka_unit_test(test_code_pushes_before_it_calls),
 	    cmocka_unit_test(test_a_wrapper_does_not_need_rbp),
 	    cmocka_unit_test(test_frames_in_the_heap),
 	    cmocka_unit_test(test_what_is_not_attached_to_is_said),
 	    cmocka_unit_test(test_compile_ids_are_compared_after_a_compilation),
 	    cmocka_unit_test(test_compile_ids_are_compared_after_a_safepoint),
+	    cmocka_unit_test(test_a_freed_header_is_not_trusted),
 	    cmocka_unit_test(test_what_has_changed_has_no_name),
 	    cmocka_unit_test(test_changed_bytes_end),
 	};
