@@ -145,14 +145,14 @@ static int start_handles(struct agent *a, struct error *err)
  * cannot get its runtime frames later. */
 static void warm_up(struct agent *a)
 {
-	uint64_t until = agent_clock_ns(CLOCK_MONOTONIC) + WARM_MS * 1000000ULL;
+	uint64_t until = clock_ns(CLOCK_MONOTONIC) + WARM_MS * 1000000ULL;
 
 	/* With policies, most of these processes may not be sampled at all. */
 	if (a->cluster)
 		return;
 	intake_warm(a->intake);
 	while ((intake_busy(a->intake) || sampler_loads_walkers(a->sampler)) &&
-	       agent_clock_ns(CLOCK_MONOTONIC) < until && !asked_to_end(a))
+	       clock_ns(CLOCK_MONOTONIC) < until && !asked_to_end(a))
 		usleep(1000);
 }
 
@@ -178,7 +178,7 @@ static void prepare_windows(struct agent *a)
 		window_init(&a->windows[i]);
 		a->windows[i].default_route = router_default(a->router);
 	}
-	window_reset(&a->windows[0], 1, agent_clock_ns(CLOCK_REALTIME));
+	window_reset(&a->windows[0], 1, clock_ns(CLOCK_REALTIME));
 }
 
 static void set_memory_budget(struct agent *a, uint64_t bytes)
@@ -288,7 +288,7 @@ static int start(struct agent *a, struct error *err)
 		return r;
 	/* Timers count from the loop's cached time, which is from before the start. */
 	uv_update_time(&a->loop);
-	a->window_start_ns = agent_clock_ns(CLOCK_MONOTONIC);
+	a->window_start_ns = clock_ns(CLOCK_MONOTONIC);
 	a->names_ms = uv_now(&a->loop);
 	r = agent_start_probes(a, err);
 	if (r < 0)

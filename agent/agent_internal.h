@@ -23,6 +23,7 @@
 #include "agent/window/intake.h"
 #include "agent/window/naming.h"
 #include "agent/window/split.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 #include "lib/work.h"
@@ -103,14 +104,6 @@ struct agent {
 	bool ring_rests;  /* the ring is not polled until the next drain */
 	uv_signal_t sigint, sigterm;
 };
-
-static inline uint64_t agent_clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
 
 /* agent.c */
 struct sampler_options agent_sampler_options(const struct config *c);

@@ -11,6 +11,7 @@
 
 #include <time.h>
 
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 #include "lib/pace.h"
@@ -43,14 +44,6 @@ static struct metric_family rates_family = {
     .name = "kiln_policy_hertz",
     .help = "Rate that the CPU budget leaves a policy that asks for more; 0: it is left out.",
 };
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
-}
 
 static void measure(struct cpu_budget *b, struct governor_cost *ret)
 {

@@ -113,9 +113,9 @@ static void window_named(struct work *work)
 void agent_close_window(struct agent *a)
 {
 	struct window *next = &a->windows[1 - a->current];
-	uint64_t now = agent_clock_ns(CLOCK_MONOTONIC);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 
-	window_reset(next, a->windows[a->current].number + 1, agent_clock_ns(CLOCK_REALTIME));
+	window_reset(next, a->windows[a->current].number + 1, clock_ns(CLOCK_REALTIME));
 	a->duration_ns = now - a->window_start_ns;
 	a->window_start_ns = now;
 	a->current = 1 - a->current;

@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "lib/clock.h"
+
 #define NS_PER_SECOND 1000000000ULL
 
 atomic_uint_fast64_t pace_limit;
@@ -25,14 +27,6 @@ static struct {
 static atomic_uint_fast64_t waited_ns;
 static atomic_uint_fast64_t
     limit_period; /* counts how often a limit was set where there was none */
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
-}
 
 void pace_set_limit(uint64_t ns_per_s)
 {

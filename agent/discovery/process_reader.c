@@ -12,15 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "lib/metrics.h"
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
 
 static bool is_same_start(const struct process_reading *r, uint64_t ticks)
 {
@@ -80,14 +73,6 @@ static bool has_other(const struct process_reading *r, int dirfd)
 	       process_start_ticks(r->proc_dirfd, r->tgid, &ticks) == 0 && !is_same_start(r, ticks);
 }
 
-static uint64_t boot_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
-
 /*
  * Reads the executable mappings of the process or thread PID. Of a young process it uses
  * maps_query(), which is faster than reading the whole text but does not find out whether the
@@ -97,7 +82,7 @@ static int read_maps_of(struct process_reading *r, uint32_t pid)
 {
 	int e = -ENOTTY;
 
-	if (r->start_ns && boot_ns() - r->start_ns < PROCESS_YOUNG_NS)
+	if (r->start_ns && clock_ns(CLOCK_BOOTTIME) - r->start_ns < PROCESS_YOUNG_NS)
 		e = maps_query(r->proc_dirfd, pid, &r->maps);
 	r->queried = e == 0;
 	return e == 0 || e == -ESRCH ? e : maps_read(r->proc_dirfd, pid, &r->maps);
@@ -131,7 +116,7 @@ static int read_parent(struct process_reading *r)
 	uint64_t ticks;
 	int e = maps_read(r->proc_dirfd, r->maps_pid, &r->maps);
 
-	r->mapped_ns = now_ns();
+	r->mapped_ns = monotonic_ns();
 	if (!e && (process_start_ticks(r->proc_dirfd, r->maps_pid, &ticks) < 0 ||
 		   ticks != r->parent_start_ns / KILN_TICK_NS))
 		e = -ESRCH;
@@ -156,7 +141,7 @@ static void run(struct discovery_job *job)
 	_cleanup_close_ int dirfd = -1;
 	int e;
 
-	r->read_ns = now_ns();
+	r->read_ns = monotonic_ns();
 	if (r->gone) {
 		read_gone(r);
 		return;
@@ -164,9 +149,9 @@ static void run(struct discovery_job *job)
 	e = process_open(r->proc_dirfd, r->tgid, &dirfd);
 	if (!r->without_mappings)
 		r->result = read_mappings(r);
-	r->mapped_ns = now_ns();
+	r->mapped_ns = monotonic_ns();
 	describe(r, e < 0 ? e : dirfd);
-	r->described_ns = now_ns();
+	r->described_ns = monotonic_ns();
 	/* A process that has ended since its mappings were read is no error. */
 	if (r->info_result == -ESRCH && (r->without_mappings || r->is_other))
 		r->result = -ESRCH;

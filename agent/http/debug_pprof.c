@@ -14,6 +14,7 @@
 
 #include "agent/profile/pprof.h"
 #include "lib/buf.h"
+#include "lib/clock.h"
 #include "lib/httpd.h"
 #include "lib/metrics.h"
 
@@ -38,14 +39,6 @@ struct debug_pprof {
 	 * is freed. */
 	uv_timer_t *timer;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
 
 static void capture_clear(struct capture *c)
 {
@@ -83,7 +76,7 @@ static void capture_finish(struct capture *c)
 static void on_timer(uv_timer_t *timer)
 {
 	struct debug_pprof *d = timer->data;
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns(CLOCK_REALTIME);
 	bool any = false;
 
 	for (size_t i = 0; i < ARRAY_SIZE(d->captures); i++) {
@@ -145,7 +138,8 @@ void debug_pprof_handle_profile(struct httpd_request *req, void *user)
 				 DEBUG_PPROF_CAPTURES_MAX);
 		return;
 	}
-	*c = (struct capture){.owner = d, .req = req, .pid = (uint32_t)pid, .start_ns = now_ns()};
+	*c = (struct capture){
+	    .owner = d, .req = req, .pid = (uint32_t)pid, .start_ns = clock_ns(CLOCK_REALTIME)};
 	snprintf(c->container, sizeof(c->container), "%s", container ? container : "");
 	c->end_ns = c->start_ns + seconds * 1000000000ULL;
 	if (!uv_is_active((uv_handle_t *)d->timer))

@@ -22,6 +22,7 @@
 #include "agent/runtime/metrics.h"
 #include "agent/runtime/thread_names.h"
 #include "agent/sampler/sideband.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 #include "lib/uthash.h"
@@ -769,14 +770,6 @@ bool runtimes_see(struct runtimes *rt, const struct mapset *m, uint32_t tgid, co
 
 /* ---- threads ----------------------------------------------------------------------------------
  */
-
-static uint64_t monotonic_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static int read_thread_name(struct runtimes *rt, const struct attachment *a,
 			    const struct runtime_thread *thread, const char *comm, bool inherited,

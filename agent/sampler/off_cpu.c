@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "lib/clock.h"
 #include "offcpu.skel.h"
 #include "profiler.skel.h"
 
@@ -213,14 +214,6 @@ void off_cpu_told(struct off_cpu *o, uint32_t tid, uint64_t ns)
 		o->told[t - o->threads].ns += ns;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
-
 /* Has T waited for so long without a sample that a list at NOW has it? */
 static bool is_sleeper(const struct kiln_thread *t, uint64_t now)
 {
@@ -239,7 +232,7 @@ static bool must_list(const struct off_cpu *o)
 bool off_cpu_may_have_sleepers(struct off_cpu *o)
 {
 	bool any = must_list(o);
-	uint64_t now = now_ns();
+	uint64_t now = monotonic_ns();
 
 	if (any)
 		memset(o->expected, 0, KILN_MAX_THREADS * sizeof(*o->expected));
@@ -268,7 +261,7 @@ int off_cpu_open_sleepers(struct off_cpu *o)
 {
 	int fd;
 
-	o->listing = (struct list){now_ns(), __atomic_load_n(o->epoch, __ATOMIC_ACQUIRE)};
+	o->listing = (struct list){monotonic_ns(), __atomic_load_n(o->epoch, __ATOMIC_ACQUIRE)};
 	if (!o->sleepers)
 		o->sleepers = bpf_program__attach_iter(o->skel->progs.sleepers, NULL);
 	if (!o->sleepers)

@@ -19,6 +19,7 @@
 #include "agent/sampler/run_time.h"
 #include "agent/sampler/timers.h"
 #include "agent/sampler/walkers.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "profiler.skel.h"
 
@@ -271,14 +272,6 @@ static int fill_filter(struct sampler *s, const struct sampler_options *o)
 	return 0;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
-}
-
 static int on_record(void *arg, void *data, size_t size)
 {
 	const struct kiln_sample *record = data;
@@ -297,7 +290,7 @@ static int on_record(void *arg, void *data, size_t size)
 		 labels->size <= size && s->take_labels)
 		s->take_labels(labels, labels->size, s->labels_arg);
 	/* A negative result ends the drain after this record. */
-	return now_ns() < s->drain_until_ns ? 0 : -ECANCELED;
+	return monotonic_ns() < s->drain_until_ns ? 0 : -ECANCELED;
 }
 
 static int load_error(struct error *err, int r)
@@ -368,7 +361,7 @@ int sampler_new(const struct sampler_options *options, struct sampler **ret, str
 	 * CAP_SYS_ADMIN for it. */
 	s->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
 	s->can_spare = s->stats_fd >= 0;
-	run_time_turn(&s->run_time, now_ns(), true);
+	run_time_turn(&s->run_time, monotonic_ns(), true);
 	*ret = TAKE_PTR(s);
 	return 0;
 }
@@ -593,7 +586,7 @@ static void turn_statistics(struct sampler *s, uint64_t now)
 bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *record, void *arg),
 		   void *arg)
 {
-	uint64_t now = now_ns();
+	uint64_t now = monotonic_ns();
 
 	s->consume = consume;
 	s->consume_arg = arg;
@@ -805,7 +798,7 @@ static uint64_t map_memory_bytes(int fd)
  * than once in SAMPLER_MAPS_AGE_S. */
 static uint64_t maps_bytes(struct sampler *s)
 {
-	uint64_t now = now_ns();
+	uint64_t now = monotonic_ns();
 	struct bpf_map *map;
 
 	if (s->maps_read_ns && now - s->maps_read_ns < SAMPLER_MAPS_AGE_S * 1000000000ULL)
@@ -828,7 +821,7 @@ uint64_t sampler_map_bytes(struct sampler *s, uint64_t *ret_slabs)
 
 uint64_t sampler_run_ns(struct sampler *s)
 {
-	look_at_run_time(s, now_ns());
+	look_at_run_time(s, monotonic_ns());
 	return s->run_time.total.ns;
 }
 

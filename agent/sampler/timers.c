@@ -21,6 +21,7 @@
 #include <time.h>
 
 #include "agent/sampler/cpus.h"
+#include "lib/clock.h"
 
 #define NS_PER_SECOND 1000000000ULL
 #define NS_PER_US     1000
@@ -48,14 +49,6 @@ struct timers {
 	bool *online;	      /* scratch, n_cpus */
 	size_t beyond;	      /* see timers_beyond() */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
-}
 
 static int open_event(uint32_t hz, pid_t tid, int cpu)
 {
@@ -180,7 +173,7 @@ static void pause_timer(const struct timers *t, struct timer *timer)
 	if (carries)
 		wait_for_due_hit(timer, period);
 	(void)ioctl(timer->fd, PERF_EVENT_IOC_DISABLE, 0);
-	timer->stopped_ns = now_ns();
+	timer->stopped_ns = monotonic_ns();
 	timer->left_ns = 0;
 	if (read_count(timer, &timer->counted) && carries)
 		timer->left_ns = (timer->counted - before) % period;
@@ -189,7 +182,7 @@ static void pause_timer(const struct timers *t, struct timer *timer)
 /* Adds the time since TIMER's last hit to the next hit of its CPU, C. */
 static void carry_over(const struct timer *timer, struct kiln_cpu *c, uint64_t period)
 {
-	uint64_t now = now_ns(), left = timer->left_ns + now - timer->stopped_ns;
+	uint64_t now = monotonic_ns(), left = timer->left_ns + now - timer->stopped_ns;
 
 	/* The carry of an earlier change, if no hit has taken it yet. */
 	if (now < c->carry_until)

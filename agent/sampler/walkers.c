@@ -13,9 +13,9 @@
 #include <bpf/libbpf.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "bpf/types.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/pace.h"
 
@@ -199,14 +199,11 @@ static void *load_thread(void *arg)
 {
 	static _Atomic uint64_t cost_ns = LOAD_COST_NS;
 	const char *name = ((const struct walker_row *)arg)->object->name;
-	struct timespec t = {};
 
 	pace_reserve(atomic_load(&cost_ns));
 	load_row(arg);
 	/* The walkers may be gone now. */
-	if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) < 0)
-		return NULL;
-	atomic_store(&cost_ns, (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec);
+	atomic_store(&cost_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID));
 	log_debug("sampler", "loading the walker of %s took %.3f s of CPU time", name,
 		  (double)atomic_load(&cost_ns) / 1e9);
 	return NULL;

@@ -14,6 +14,7 @@
 
 #include "agent/process/remote_file.h"
 #include "agent/symbol/root_file.h"
+#include "lib/clock.h"
 #include "lib/metrics.h"
 
 enum state { IDLE, ASKED, DONE, LEFT };
@@ -40,14 +41,6 @@ struct foreign {
 
 /* Abandoned workers in this process whose call has not returned. */
 static _Atomic unsigned int n_hung;
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static void worker_free(struct worker *w)
 {
@@ -152,7 +145,7 @@ static bool may_ask(struct foreign *f, const char *root)
 	const struct late_root *late = place_of(f, root, &hash);
 
 	return atomic_load(&n_hung) < FOREIGN_HUNG_MAX &&
-	       (late->root != hash || now_ms() >= late->until_ms);
+	       (late->root != hash || monotonic_ms() >= late->until_ms);
 }
 
 /*
@@ -178,7 +171,7 @@ static int wait_for(struct foreign *f, struct worker *w, struct foreign_call *ca
 		return r;
 	}
 	late = place_of(f, call->root, &hash);
-	*late = (struct late_root){hash, now_ms() + FOREIGN_LATE_KEEP_MS};
+	*late = (struct late_root){hash, monotonic_ms() + FOREIGN_LATE_KEEP_MS};
 	atomic_fetch_add(&n_hung, 1);
 	w->hung = true;
 	f->worker = NULL;

@@ -9,8 +9,6 @@
  */
 #include "agent/symbol/symbolizer.h"
 
-#include <time.h>
-
 #include "agent/process/procfs.h"
 #include "agent/symbol/demangle.h"
 #include "agent/symbol/frame_cache.h"
@@ -18,6 +16,7 @@
 #include "agent/symbol/foreign.h"
 #include "agent/symbol/perf_map.h"
 #include "agent/symbol/table_cache.h"
+#include "lib/clock.h"
 #include "lib/metrics.h"
 #include "lib/uthash.h"
 
@@ -274,20 +273,12 @@ static void one_symbol(enum frame_type type, const char *name, struct symbol_res
 	ret->symbols[0] = (struct symbol){.name = name, .system_name = name, .file = ""};
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
 int symbolize_kernel(struct symbolizer *s, uint64_t address, struct symbol_result *ret,
 		     const char **ret_module)
 {
 	struct kallsyms_symbol symbol;
 
-	if (!kernel_symbols_find(s->kernel, address, now_ms(), &symbol)) {
+	if (!kernel_symbols_find(s->kernel, address, monotonic_ms(), &symbol)) {
 		ret->type = FRAME_KERNEL;
 		ret->n = 0;
 		*ret_module = "";

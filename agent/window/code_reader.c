@@ -7,9 +7,9 @@
 #include "agent/window/code_reader.h"
 
 #include <stdatomic.h>
-#include <time.h>
 #include <utlist.h>
 
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 #include "lib/pace.h"
@@ -46,14 +46,6 @@ struct code_reader {
 	atomic_bool stopped; /* read by the worker */
 };
 
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 int code_reader_new(uv_loop_t *loop, const struct kernel_memory *memory, struct image_store *images,
 		    struct unwind_store *unwind,
 		    void (*done)(const struct stored_image *image, uint32_t slot, void *arg),
@@ -79,7 +71,7 @@ static void job_free(struct job *job)
 
 	LL_DELETE(r->jobs, job);
 	r->n--;
-	image_store_put(r->images, job->stored, now_ms());
+	image_store_put(r->images, job->stored, monotonic_ms());
 	image_unref(job->image);
 	code_pieces_done(&job->pieces);
 	ref_table_done(&job->by_address);
@@ -253,7 +245,7 @@ static int make_table(struct job *job, bool is_last, struct unwind_table **ret)
 static bool load(struct job *job)
 {
 	struct code_reader *r = job->reader;
-	int e = unwind_store_load(r->unwind, job->stored, job->table, now_ms());
+	int e = unwind_store_load(r->unwind, job->stored, job->table, monotonic_ms());
 
 	if (e == -EAGAIN) {
 		unwind_store_set_state(r->unwind, job->stored, UNWIND_WANTED);

@@ -41,7 +41,7 @@ static bool wait_for_program(struct intake *in, const struct kiln_sample *record
 static bool want_rule(struct intake *in, const struct kiln_sample *record,
 		      const struct mapset *mapset, const struct finish_result *f)
 {
-	if (unwind_store_state(in->unwind, f->wanted, intake_now_ms()) == UNWIND_LOADED)
+	if (unwind_store_state(in->unwind, f->wanted, monotonic_ms()) == UNWIND_LOADED)
 		return code_reader_want(in->code, f->wanted, f->wanted_vaddr, f->wanted_pc, mapset,
 					record);
 	return table_compiler_want(in->tables, f->wanted);

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "agent/sampler/recheck.h"
+#include "lib/clock.h"
 #include "lib/metrics.h"
 
 enum {
@@ -94,19 +95,6 @@ struct discovery {
 	size_t n_reading; /* readings that are not late */
 };
 
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t now_ns(void)
-{
-	return clock_ns(CLOCK_MONOTONIC);
-}
-
 int discovery_new(const struct discovery_of *of, struct discovery **ret)
 {
 	struct discovery *d = calloc(1, sizeof(*d));
@@ -168,7 +156,7 @@ static struct program *get_program(struct discovery *d, uint32_t tgid, uint64_t 
 		HASH_ADD(hh, d->programs, key, sizeof(p->key), p);
 	}
 	if (p)
-		p->used_ns = now_ns();
+		p->used_ns = monotonic_ns();
 	return p;
 }
 
@@ -195,7 +183,7 @@ static void set_unresolved(struct discovery *d, struct program *p, enum unresolv
 	p->looks = false;
 	p->retry_wait_ms =
 	    MIN(MAX(p->retry_wait_ms * 2, (uint64_t)RETRY_MIN_MS), (uint64_t)RETRY_MAX_MS);
-	p->retry_ns = now_ns() + p->retry_wait_ms * NS_PER_MS;
+	p->retry_ns = monotonic_ns() + p->retry_wait_ms * NS_PER_MS;
 	mapset_store_give_up(d->of.mapsets, p->key.tgid, p->key.exec_id);
 }
 
@@ -308,7 +296,7 @@ static bool read_again(struct discovery *d, struct program *p, const struct proc
 /* Converts CLOCK_BOOTTIME, which also runs during suspend, to CLOCK_MONOTONIC. */
 static uint64_t monotonic_of(uint64_t boot_ns)
 {
-	uint64_t now = now_ns(), asleep = clock_ns(CLOCK_BOOTTIME) - now;
+	uint64_t now = monotonic_ns(), asleep = clock_ns(CLOCK_BOOTTIME) - now;
 
 	return boot_ns - MIN(boot_ns, asleep);
 }
@@ -409,7 +397,7 @@ static void on_read(struct discovery_job *job)
 		p->is_late = false;
 		finish(d, p, &r->process);
 	}
-	process_reading_done(&r->process, now_ns() / NS_PER_MS);
+	process_reading_done(&r->process, monotonic_ns() / NS_PER_MS);
 	free(r);
 }
 
@@ -497,7 +485,7 @@ static int ask(struct discovery *d, struct program *p, bool without_mappings)
 		return 0;
 	case PROCESS_UNRESOLVED:
 		/* This sample is a short record, so an answer would not help it. */
-		if (!p->reading && now_ns() >= p->retry_ns)
+		if (!p->reading && monotonic_ns() >= p->retry_ns)
 			(void)start_reading(d, p, false, NULL);
 		return -EAGAIN;
 	case PROCESS_NEW:
@@ -517,7 +505,7 @@ int discovery_ask(struct discovery *d, const struct kiln_sample *record, bool wi
 bool discovery_ask_more(struct discovery *d, const struct kiln_sample *record,
 			const struct mapset *mapset)
 {
-	uint64_t now = now_ns();
+	uint64_t now = monotonic_ns();
 	struct program *p;
 
 	if (mapset->read_ns > record->time)
@@ -582,7 +570,7 @@ static struct program *suspect(struct discovery *d, const struct kiln_sample *re
 	uint64_t since;
 
 	if (!d->has_lost ||
-	    !recheck_due(d->recheck, record->tgid, mapset->read_ns, now_ns(), &since))
+	    !recheck_due(d->recheck, record->tgid, mapset->read_ns, monotonic_ns(), &since))
 		return NULL;
 	p = program_of(d, record);
 	if (p && mapset_store_in_force(d->of.mapsets, record->tgid, record->exec_id) == mapset) {
@@ -666,7 +654,7 @@ struct mapset *discovery_mapset(struct discovery *d, const struct kiln_sample *r
 static void read_exchanged(struct discovery *d, struct program *p, const struct mapset *m,
 			   uint64_t time)
 {
-	uint64_t now = now_ns();
+	uint64_t now = monotonic_ns();
 
 	/* After an exec, the new program's mappings say nothing about the old one, which can no
 	 * longer be read. */
@@ -721,7 +709,7 @@ bool discovery_mapped(struct discovery *d, const struct sideband_mapping *mappin
 void discovery_lost(struct discovery *d, uint64_t since_ns)
 {
 	struct program *p, *next;
-	uint64_t now = now_ns();
+	uint64_t now = monotonic_ns();
 
 	recheck_lost(d->recheck, since_ns, now);
 	d->has_lost = true;
@@ -766,7 +754,7 @@ static uint64_t keep_until(const struct program *p)
 void discovery_sweep(struct discovery *d)
 {
 	struct program *p, *next;
-	uint64_t now = now_ns();
+	uint64_t now = monotonic_ns();
 
 	HASH_ITER (hh, d->programs, p, next) {
 		if (p->reading || now < keep_until(p))

@@ -18,7 +18,7 @@ enum {
 static void touch_tables(struct intake *in, const struct window *w)
 {
 	const struct kernel_memory *memory = sampler_memory(in->sampler);
-	uint64_t now = intake_now_ms();
+	uint64_t now = monotonic_ms();
 
 	if (!in->pressure && !sampler_slabs_are_tight(in->sampler) &&
 	    unwind_store_bytes(in->unwind) < (size_t)memory->slab_slots * KILN_SLOT_BYTES / 2)
@@ -53,7 +53,7 @@ static uint32_t forget_before(const struct intake *in, uint32_t number, uint64_t
 void intake_sweep(struct intake *in, const struct window *w)
 {
 	uint32_t processes = forget_before(in, w->number, PROCESSES_KEEP_MS);
-	uint64_t now = intake_now_ms();
+	uint64_t now = monotonic_ms();
 	_cleanup_(sampler_named_done) struct sampler_named named = {};
 	bool read;
 
@@ -64,7 +64,7 @@ void intake_sweep(struct intake *in, const struct window *w)
 	stack_table_sweep(in->stacks, forget_before(in, w->number, STACKS_KEEP_MS), w->number,
 			  mapset_store_any_unnamed(in->mapsets));
 	runtime_frames_sweep(in->runtime_frames, processes);
-	label_sets_sweep(in->labels, intake_now_ns());
+	label_sets_sweep(in->labels, monotonic_ns());
 	waiting_touch(&in->waiting, in->window->number);
 	read = !sampler_read_named(in->sampler, in->proc_dirfd, &named);
 	process_table_sweep(in->processes, in->proc_dirfd, processes, w->number, named.tgids,

@@ -8,6 +8,7 @@
 #include "agent/window/intake_internal.h"
 #include "agent/labels/rows.h"
 #include "agent/window/warm.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 
@@ -17,7 +18,7 @@ static void on_image_drop(struct stored_image *image, void *arg)
 {
 	struct intake *in = arg;
 
-	unwind_store_remove(in->unwind, image, intake_now_ms());
+	unwind_store_remove(in->unwind, image, monotonic_ms());
 }
 
 static bool on_mapped(const struct sideband_mapping *m, void *arg)
@@ -46,7 +47,7 @@ static void on_mappings_lost(uint64_t since_ns, void *arg)
 {
 	struct intake *in = arg;
 
-	map_notes_lost(in->notes, intake_now_ns());
+	map_notes_lost(in->notes, monotonic_ns());
 	discovery_lost(in->discovery, since_ns);
 }
 
@@ -72,7 +73,7 @@ static void take_labels(const struct kiln_labels *labels, size_t size, void *arg
 {
 	struct intake *in = arg;
 
-	label_sets_take(in->labels, labels, size, intake_now_ns());
+	label_sets_take(in->labels, labels, size, monotonic_ns());
 }
 
 static void renew_mapset(struct mapset *m, void *arg)
@@ -145,14 +146,6 @@ static int start_discovery(struct intake *in, uv_loop_t *loop)
 	};
 
 	return discovery_new(&of, &in->discovery);
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
 }
 
 int intake_new(const struct config *config, struct sampler *sampler, uv_loop_t *loop,
@@ -348,7 +341,7 @@ bool intake_drain(struct intake *in, struct window *w)
 	drain_sideband(in);
 	table_compiler_tick(in->tables);
 	runtime_frames_begin(in->runtime_frames, w->number);
-	now = intake_now_ns();
+	now = monotonic_ns();
 	more = sampler_drain(in->sampler, intake_consume, in);
 	if (!more)
 		in->drained_ns = now;

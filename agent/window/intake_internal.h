@@ -8,7 +8,6 @@
 #include "agent/window/intake.h"
 
 #include <regex.h>
-#include <time.h>
 
 #include "agent/sampler/finisher.h"
 #include "agent/sampler/sideband.h"
@@ -20,6 +19,7 @@
 #include "agent/window/waiting.h"
 #include "agent/window/waits.h"
 #include "agent/window/wall_clock.h"
+#include "lib/clock.h"
 
 struct intake {
 	const struct config *config;
@@ -58,19 +58,6 @@ struct intake {
 	struct sample_rules own_rules;
 	struct label_allow *own_labels;
 };
-
-static inline uint64_t intake_now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
-
-static inline uint64_t intake_now_ms(void)
-{
-	return intake_now_ns() / 1000000;
-}
 
 /* records.c */
 /* One record of the ring. */

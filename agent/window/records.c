@@ -59,7 +59,7 @@ static const struct sample_rules *rules_of(const struct intake *in,
 static struct label_set *find_labels(struct intake *in, const struct kiln_sample *record)
 {
 	return label_sets_find(in->labels, record->mapset, record->label,
-			       rules_of(in, record)->labels, intake_now_ns());
+			       rules_of(in, record)->labels, monotonic_ns());
 }
 
 void intake_count(struct intake *in, const struct kiln_sample *record, struct process *process,
@@ -89,7 +89,7 @@ void intake_count(struct intake *in, const struct kiln_sample *record, struct pr
 			    record->n_kernel, user, (uint16_t)n_user, in->window->number, &s.stack);
 	if (!r && s.stack->runtimes[0].id)
 		runtime_frames_see(in->runtime_frames, s.stack, mapset, record->tgid,
-				   in->window->number, intake_now_ns());
+				   in->window->number, monotonic_ns());
 	if (record->label)
 		s.labels = find_labels(in, record);
 	if (mapset && mapset->names_threads)

@@ -24,6 +24,7 @@
 
 #include "agent/elf/content.h"
 #include "agent/elf/unwind.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/metrics.h"
 #include "lib/pace.h"
@@ -91,14 +92,6 @@ struct table_compiler *table_compiler_free(struct table_compiler *c)
 	return NULL;
 }
 
-static uint64_t thread_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * 1000000000ULL + (uint64_t)t.tv_nsec;
-}
-
 /* Thread pool. Identifies the content. Keeps the copy of the file for the compilation, unless
  * copies already hold COPIES_MAX. */
 static void identify(struct work *work)
@@ -106,7 +99,7 @@ static void identify(struct work *work)
 	struct job *job = container_of(work, struct job, work);
 	struct table_compiler *c = job->compiler;
 	size_t size = job->image->size;
-	uint64_t begun = thread_ns();
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
 	if (atomic_load(&c->stopped)) {
 		job->result = -ECANCELED;
@@ -120,7 +113,7 @@ static void identify(struct work *work)
 		job->result = image_identify(job->image, &job->content);
 	if (!job->copy)
 		atomic_fetch_sub(&c->copies, size);
-	job->ns += thread_ns() - begun;
+	job->ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 }
 
 static void drop_copy(struct job *job)
@@ -173,10 +166,10 @@ static void compile_image(struct job *job)
 static void compile(struct work *work)
 {
 	struct job *job = container_of(work, struct job, work);
-	uint64_t begun = thread_ns();
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
 	compile_image(job);
-	job->ns += thread_ns() - begun;
+	job->ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 }
 
 static void drop_job(struct job *job)

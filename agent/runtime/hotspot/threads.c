@@ -18,9 +18,9 @@
  *
  * Everything is foreign: lists have bounds, lengths too. Loop thread.
  */
-#include <time.h>
 
 #include "agent/runtime/hotspot/hotspot.h"
+#include "lib/clock.h"
 
 enum {
 	THREADS_MAX = 8192,
@@ -43,14 +43,6 @@ enum {
  * word (25 on). */
 static const struct hotspot_array_layout arrays[] = {
     {12, 16, 0}, {16, 24, 0}, {16, 20, 0}, {8, 12, 0}, {8, 16, 0}};
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static uint64_t word_at(const struct target_memory *m, uint64_t address, int64_t offset)
 {
@@ -120,7 +112,7 @@ static int find_thread(struct hotspot_process *p, const struct target_memory *m,
 {
 	const struct hotspot_thread key = {.id = id}, *found;
 	struct hotspot_threads *t = &p->threads;
-	uint64_t now = now_ms();
+	uint64_t now = monotonic_ms();
 	int r;
 
 	found = t->n ? bsearch(&key, t->v, t->n, sizeof(*t->v), by_id) : NULL;
