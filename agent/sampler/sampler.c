@@ -5,64 +5,24 @@
  * Linux 5.11 BPF memory is charged to the cgroup, not to RLIMIT_MEMLOCK, which libbpf raises on
  * older kernels.
  */
-#include "agent/sampler/sampler.h"
-
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <sys/mman.h>
-#include <time.h>
 
-#include "agent/process/procfs.h"
 #include "agent/sampler/cpus.h"
 #include "agent/sampler/map_sizes.h"
 #include "agent/sampler/off_cpu.h"
-#include "agent/sampler/run_time.h"
+#include "agent/sampler/sampler_internal.h"
 #include "agent/sampler/timers.h"
 #include "agent/sampler/walkers.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "profiler.skel.h"
 
 #define NS_PER_SECOND 1000000000ULL
-
-struct sampler {
-	struct profiler *skel;
-	struct ring_buffer *ring;
-	struct kernel_memory memory;
-	struct slab_budget slabs;
-	struct kiln_cpu *cpus; /* shared with the kernel, n_cpus */
-	struct timers *timers; /* NULL: not started, or stopped */
-	struct walkers *walkers, *followers[SAMPLER_FOLLOWERS_MAX];
-	struct off_cpu *off_cpu; /* NULL: never wanted */
-	bool wants_off_cpu;	 /* from the start */
-	const char *online;
-	int n_cpus; /* the maps have room for them; CPUs with higher numbers are not sampled */
-	uint32_t hz, target_tid;
-	uint32_t own_hz, own_off_cpu; /* of policy 0, as the options ask for them */
-	int stats_fd; /* while it is open the kernel counts the programs' run time */
-	struct run_time run_time;
-	bool can_spare; /* this agent has enabled the counting, and can disable it */
-	uint64_t processes;
-	uint32_t looks; /* number of calls of sampler_read_named() */
-	void (*consume)(const struct kiln_sample *record, void *arg);
-	void *consume_arg;
-	void (*take_text)(const struct kiln_text *text, void *arg);
-	void *text_arg;
-	void (*take_wait_end)(const struct kiln_wait_end *end, void *arg);
-	void *wait_end_arg;
-	void (*take_labels)(const struct kiln_labels *labels, size_t size, void *arg);
-	void *labels_arg;
-	uint64_t drain_until_ns;	   /* CLOCK_MONOTONIC */
-	uint64_t maps_bytes, maps_read_ns; /* 0: never */
-	uint64_t walks, limited_ns;	   /* at the last sampler_limit_off_cpu(); 0: never */
-};
 
 enum {
 	VERIFIER_LINES = 60, /* of its log's end, where the reason is */
 	OFF_CPU_SHIFT_MAX = 16,
-	LOOKS = 8, /* each process is looked up in /proc once in so many calls */
-	/* Entries of `processes` read at once: more than a bucket of its hash table ever holds. */
-	ENTRIES_AT_ONCE = 1024,
 };
 
 static int libbpf_print(enum libbpf_print_level level, const char *format, va_list args)
@@ -83,30 +43,6 @@ static int libbpf_print(enum libbpf_print_level level, const char *format, va_li
 		if (*line)
 			log_debug("libbpf", "%s", line);
 	return 0;
-}
-
-/* After a change of TGID's entry in `processes`. */
-static void process_changed(struct sampler *s, uint32_t tgid)
-{
-	uint32_t *epochs = s->skel->bss->knobs.processes_epoch;
-
-	__atomic_fetch_add(&epochs[tgid % KILN_KNOWN_PROCESSES], 1, __ATOMIC_RELEASE);
-}
-
-static int set_process(void *arg, uint32_t tgid, const struct kiln_process *p)
-{
-	struct sampler *s = arg;
-	int r = bpf_map_update_elem(bpf_map__fd(s->skel->maps.processes), &tgid, p, BPF_EXIST);
-
-	process_changed(s, tgid);
-	return r;
-}
-
-static int get_process(void *arg, uint32_t tgid, struct kiln_process *ret)
-{
-	struct sampler *s = arg;
-
-	return bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.processes), &tgid, ret);
 }
 
 static int set_runtime(void *arg, const struct kiln_runtime_key *key,
@@ -224,8 +160,8 @@ static int map_memory(struct sampler *s, const struct sampler_options *o, struct
 	s->memory.tables = map_array(s->skel->maps.tables, &len);
 	s->cpus = map_array(s->skel->maps.cpus, &len);
 	s->memory.cache_epoch = &s->skel->bss->knobs.cache_epoch;
-	s->memory.set_process = set_process;
-	s->memory.get_process = get_process;
+	s->memory.set_process = sampler_set_process;
+	s->memory.get_process = sampler_get_process;
 	s->memory.set_runtime = set_runtime;
 	s->memory.delete_runtime = delete_runtime;
 	s->memory.need_walker = need_walker;
@@ -593,178 +529,6 @@ bool sampler_drain(struct sampler *s, void (*consume)(const struct kiln_sample *
 	turn_statistics(s, now);
 	s->drain_until_ns = now + SAMPLER_DRAIN_MS * 1000000ULL;
 	return ring_buffer__consume(s->ring) == -ECANCELED;
-}
-
-/* Invalidates the policy decisions that the BPF programs have cached. */
-static void forget_verdicts(struct sampler *s)
-{
-	uint32_t *epoch = &s->skel->bss->knobs.policy_epoch;
-
-	if (__atomic_add_fetch(epoch, 1, __ATOMIC_RELEASE) == 0)
-		__atomic_store_n(epoch, 1, __ATOMIC_RELEASE);
-}
-
-void sampler_set_detail(struct sampler *s, uint32_t less)
-{
-	s->skel->bss->knobs.less_detail = less;
-}
-
-int sampler_set_policy(struct sampler *s, uint32_t index, const struct kiln_policy *policy)
-{
-	if (bpf_map_update_elem(bpf_map__fd(s->skel->maps.policies), &index, policy, BPF_ANY) < 0)
-		return -errno;
-	forget_verdicts(s);
-	return 0;
-}
-
-int sampler_limit_policy(struct sampler *s, uint32_t index, uint32_t hz)
-{
-	struct kiln_policy policy;
-
-	if (bpf_map_lookup_elem(bpf_map__fd(s->skel->maps.policies), &index, &policy) < 0)
-		return -errno;
-	policy.hz = hz;
-	/* Off-CPU walks cost CPU time too: they are reduced by the same factor. */
-	policy.off_cpu = (uint32_t)((uint64_t)s->own_off_cpu * hz / MAX(s->own_hz, 1U));
-	return sampler_set_policy(s, index, &policy);
-}
-
-void sampler_set_default_policy(struct sampler *s, uint32_t index)
-{
-	s->skel->bss->knobs.default_policy = index;
-	forget_verdicts(s);
-}
-
-void sampler_use_cgroups(struct sampler *s)
-{
-	s->skel->bss->knobs.use_cgroups = 1;
-	forget_verdicts(s);
-}
-
-int sampler_cgroup_policies_fd(const struct sampler *s)
-{
-	return bpf_map__fd(s->skel->maps.cgroup_policy);
-}
-
-int sampler_set_cgroup_policy(struct sampler *s, uint64_t cgroup, uint32_t index)
-{
-	if (bpf_map_update_elem(sampler_cgroup_policies_fd(s), &cgroup, &index, BPF_ANY) < 0)
-		return -errno;
-	sampler_use_cgroups(s);
-	return 0;
-}
-
-int sampler_delete_cgroup_policy(struct sampler *s, uint64_t cgroup)
-{
-	if (bpf_map_delete_elem(sampler_cgroup_policies_fd(s), &cgroup) < 0)
-		return -errno;
-	forget_verdicts(s);
-	return 0;
-}
-
-/* Calls EACH for every entry of `processes`; EACH may delete that entry. */
-static int each_entry(struct sampler *s,
-		      void (*each)(void *arg, uint32_t tgid, const struct kiln_process *entry),
-		      void *arg)
-{
-	int fd = bpf_map__fd(s->skel->maps.processes);
-	_cleanup_free_ uint32_t *keys = malloc(ENTRIES_AT_ONCE * sizeof(*keys));
-	_cleanup_free_ struct kiln_process *values = malloc(ENTRIES_AT_ONCE * sizeof(*values));
-	uint32_t batch, count;
-	bool more = true;
-
-	if (!keys || !values)
-		return -ENOMEM;
-	for (bool first = true; more; first = false) {
-		count = ENTRIES_AT_ONCE;
-		if (bpf_map_lookup_batch(fd, first ? NULL : &batch, &batch, keys, values, &count,
-					 NULL) < 0) {
-			if (errno != ENOENT)
-				return -errno;
-			more = false;
-		}
-		for (uint32_t i = 0; i < count; i++)
-			each(arg, keys[i], &values[i]);
-	}
-	return 0;
-}
-
-struct reading {
-	struct sampler *sampler;
-	struct sampler_named named;
-	size_t mapsets_cap, tgids_cap;
-	int proc_dirfd, result;
-};
-
-void sampler_named_done(struct sampler_named *n)
-{
-	free(n->mapsets);
-	free(n->tgids);
-	*n = (struct sampler_named){};
-}
-
-static int add_id(uint32_t **ids, size_t *cap, size_t *n, uint32_t id)
-{
-	int r = grow_array((void **)ids, cap, *n + 1, sizeof(**ids), SIZE_MAX);
-
-	if (!r)
-		(*ids)[(*n)++] = id;
-	return r;
-}
-
-static void add_named(void *arg, uint32_t tgid, const struct kiln_process *entry)
-{
-	struct reading *r = arg;
-	struct sampler_named *n = &r->named;
-
-	r->sampler->processes++;
-	/* A process that is gone may have an entry: it exited before the entry was made. That is
-	 * rare, so only a part of the processes is looked up each time. */
-	if (tgid % LOOKS == r->sampler->looks % LOOKS && process_is_gone(r->proc_dirfd, tgid)) {
-		bpf_map_delete_elem(bpf_map__fd(r->sampler->skel->maps.processes), &tgid);
-		process_changed(r->sampler, tgid);
-		return;
-	}
-	if (!r->result)
-		r->result = add_id(&n->tgids, &r->tgids_cap, &n->n_tgids, tgid);
-	if (!r->result && entry->mapset)
-		r->result = add_id(&n->mapsets, &r->mapsets_cap, &n->n_mapsets, entry->mapset);
-}
-
-static void sort_ids(uint32_t *ids, size_t n)
-{
-	if (n)
-		qsort(ids, n, sizeof(*ids), compare_u32);
-}
-
-int sampler_read_named(struct sampler *s, int proc_dirfd, struct sampler_named *ret)
-{
-	struct reading reading = {.sampler = s, .proc_dirfd = proc_dirfd};
-	int r;
-
-	s->processes = 0;
-	s->looks++;
-	r = each_entry(s, add_named, &reading);
-	if (r >= 0)
-		r = reading.result;
-	if (r < 0) {
-		sampler_named_done(&reading.named);
-		return r;
-	}
-	sort_ids(reading.named.mapsets, reading.named.n_mapsets);
-	sort_ids(reading.named.tgids, reading.named.n_tgids);
-	*ret = reading.named;
-	return 0;
-}
-
-int sampler_ignore_process(struct sampler *s, uint32_t tgid, uint64_t exec_id)
-{
-	struct kiln_process entry;
-
-	if (get_process(s, tgid, &entry) < 0 || entry.exec_id != exec_id)
-		return -ESRCH;
-	entry.flags |= KILN_PROCESS_IGNORE;
-	return set_process(s, tgid, &entry) < 0 ? -ESRCH : 0;
 }
 
 void sampler_limit_slabs(struct sampler *s, size_t bytes)
