@@ -31,6 +31,7 @@ enum {
 	DWARF_RBX = 3,
 	DWARF_R13 = 13,
 	LEAVE = 0xc9,
+	PUSH_RBP = 0x55,
 	NAME_BYTES = 64,
 	PAGE = 4096, /* the smallest there is */
 };
@@ -196,11 +197,36 @@ static void keep_stub(struct builder *b, uint32_t from)
 	}
 }
 
+/*
+ * generic_arraycopy has a jump before its entry, to which its own code branches
+ * (generate_generic_copy(), src/hotspot/cpu/x86/stubGenerator_x86_64_arraycopy.cpp). Finds the jump
+ * and the entry. False: there is no such jump.
+ */
+static bool jump_before_entry(struct builder *b, struct code_insn *jump, uint32_t *at,
+			      uint32_t *entry)
+{
+	struct cursor c = cursor_of(b->bytes, b->size);
+
+	if (!next_unreached(b, 0, at))
+		return false;
+	cursor_seek(&c, *at);
+	if (!code_decode(c, b->segment.vaddr + *at, true, jump) || jump->flow != CODE_JUMP)
+		return false;
+	*entry = *at + jump->size;
+	return *entry < b->size && b->bytes[*entry] == PUSH_RBP;
+}
+
 /* Follows the code of PIECE from all places that are entered from elsewhere. */
 static int follow_stub(struct builder *b, const struct hotspot_piece *piece)
 {
 	int runs = piece->kind == HOTSPOT_PIECE_STUB ? 1 : RUNS_MAX;
-	uint32_t from = 0;
+	uint32_t from = 0, jump_at = 0;
+	struct code_insn jump = {};
+	bool jumps =
+	    piece->kind == HOTSPOT_PIECE_STUB && jump_before_entry(b, &jump, &jump_at, &from);
+
+	if (!jumps)
+		from = 0;
 
 	for (int i = 0; i < runs && from < b->size; i++) {
 		struct code_state state = entry_state(false);
@@ -216,6 +242,10 @@ static int follow_stub(struct builder *b, const struct hotspot_piece *piece)
 		b->reached[from] = 1;
 		if (!next_unreached(b, from, &from))
 			break;
+	}
+	if (jumps && jump.target - piece->start < b->size) {
+		b->rule[jump_at] = b->rule[jump.target - piece->start];
+		b->reached[jump_at] = b->reached[jump.target - piece->start];
 	}
 	return 0;
 }

@@ -58,6 +58,8 @@ KILN_INLINE int hotspot_look(struct kiln_walk *w, uint64_t pc)
 	w->scratch[HOTSPOT_AT_FRAME] = hotspot_frame_size(w);
 	if (kind == HOTSPOT_NMETHOD && !w->exact)
 		w->scratch[HOTSPOT_AT_FRAME] += hotspot_pushed(slot);
+	else if (kind == HOTSPOT_NMETHOD && w->leaf_valid && life == HOTSPOT_LIVES)
+		w->scratch[HOTSPOT_AT_FRAME] += hotspot_pushed_by_leaf(slot, hotspot_frame_size(w));
 	if (!(w->exact && w->leaf_valid) && kind == HOTSPOT_NMETHOD &&
 	    pc < w->scratch[HOTSPOT_AT_COMPLETE]) {
 		/* The code has called before its frame is complete. */

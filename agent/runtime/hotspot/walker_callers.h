@@ -15,6 +15,8 @@ enum {
 enum {
 	HOTSPOT_PUSHES_MAX = 72,   /* words that code may have pushed below its frame */
 	HOTSPOT_PUSHES_LIKELY = 8, /* more than that: there may be frames among them */
+	HOTSPOT_KEPT_MAX = 128,	   /* bytes that indexOf() puts below the frame, at most */
+	HOTSPOT_INDEX_OF_END = 48, /* bytes of its code behind the last comparison, at most */
 	HOTSPOT_FRAME_MAX = 1 << 20,
 	HOTSPOT_ARGUMENTS_MAX = 8192,
 	/* Offsets in a ContinuationEntry, the record that Continuation.enterSpecial() keeps at the
@@ -43,6 +45,7 @@ enum {
 	HOTSPOT_SAVED_R13 = 2 * 8,
 	HOTSPOT_SAVED_RAX = 15 * 8,
 	HOTSPOT_LEAF_RAX = 0,
+	HOTSPOT_LEAF_RCX = 2,
 	HOTSPOT_LEAF_R13 = 13, /* the bytecode pointer; in adapters the caller's stack pointer */
 };
 
@@ -80,6 +83,60 @@ KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at)
 		}
 	}
 	return 0;
+}
+
+/*
+ * Is the leaf in C2's code for String.indexOf() on x86-64 with SSE 4.2? It compares with pcmpestri,
+ * and ends with pop %rsp (string_indexof(), src/hotspot/cpu/x86/c2_MacroAssembler_x86.cpp). The
+ * code around the program counter is in w->scratch.
+ */
+KILN_GLOBAL int hotspot_is_index_of(uint32_t slot)
+{
+	const uint32_t pcmpestri = 0x613a0f66, vpcmpestri = 0x6179e3c4, pop_rsp = 0x5c;
+	struct kiln_walk *w = env_walk(slot);
+
+	if (!w)
+		return 0;
+	for (int32_t i = -HOTSPOT_BYTES_BEFORE; i < HOTSPOT_BYTES_AFTER - 4; i++) {
+		uint32_t bytes = hotspot_bytes(w, i);
+
+		if (bytes == pcmpestri || bytes == vpcmpestri ||
+		    (i >= 0 && i < HOTSPOT_INDEX_OF_END && (bytes & 0xff) == pop_rsp))
+			return 1;
+	}
+	return 0;
+}
+
+/* If KEPT is the rsp of a frame of FRAME bytes before more was pushed, returns how many bytes were;
+ * else 0. */
+KILN_INLINE uint32_t hotspot_pushed_since(struct kiln_walk *w, uint64_t kept, uint32_t frame)
+{
+	uint64_t pushed = kept - w->regs.sp, pc;
+
+	if (!pushed || pushed > HOTSPOT_KEPT_MAX || (pushed & 7) ||
+	    walk_read(w, kept + frame - 8, &pc) || !hotspot_is_code(hotspot_data(w), pc) ||
+	    !hotspot_is_return(pc))
+		return 0;
+	return (uint32_t)pushed;
+}
+
+/*
+ * Returns how many bytes String.indexOf(), in the leaf, has put below the leaf's frame of FRAME
+ * bytes: copies of short strings and some registers. It keeps the frame's rsp in rcx, and then at
+ * rsp. A search for the return address might find what earlier calls have left over in the frame.
+ */
+KILN_GLOBAL uint32_t hotspot_pushed_by_leaf(uint32_t slot, uint32_t frame)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint64_t kept;
+	uint32_t pushed;
+
+	if (!w || walk_read(w, w->regs.sp, &kept))
+		return 0;
+	pushed = hotspot_pushed_since(w, kept, frame);
+	if (!pushed)
+		pushed = hotspot_pushed_since(w, w->leaf[HOTSPOT_LEAF_RCX], frame);
+	return pushed && hotspot_is_index_of(slot) ? pushed : 0;
 }
 
 /*

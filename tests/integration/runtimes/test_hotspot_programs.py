@@ -67,19 +67,21 @@ def command_of(program, root, directory, classpath, seconds):
 
 def judge(program, samples):
     """Prints how many samples of PROGRAM are right; [problem]. Samples from before the agent attached are marked."""
-    judge_one, count, example, unnamed = stacks.Judge([]), collections.Counter(), {}, 0
+    judge_one, count, example, unnamed = stacks.Judge([]), collections.Counter(), {}, []
     for s in samples:
         reason = judge_one(s)
         reason = reason if reason.startswith(("cut", "no root")) else "whole"
         count[reason] += s.value
         example[reason] = s
         if any("[unknown]" in name or "no name]" in name for _, name in s.frames):
-            unnamed += s.value
+            unnamed.append(s)
     before = sum(n for reason, n in count.items() if reason in BEFORE)
     total = sum(count.values()) - before
     java = sum(s.value for s in samples if any(kind == "jvm" for kind, _ in s.frames))
     print(f"{program:8} {total:6} samples, {before} before: {100 * count['whole'] / max(total, 1):.2f} % whole, {java} with "
-          f"Java frames, {unnamed} with a frame without a name", flush=True)
+          f"Java frames, {sum(s.value for s in unnamed)} with a frame without a name", flush=True)
+    for s in unnamed[:5]:
+        print(f"    {s.value:4} without a name: {' < '.join(name for _, name in s.frames)[:1000]}")
     for reason, n in count.most_common():
         if reason != "whole":
             print(f"    {n:4} {reason}: {' < '.join(name for _, name in example[reason].frames)[:1000]}")
@@ -88,8 +90,8 @@ def judge(program, samples):
         problems.append(f"{program}: {total} samples are too few")
     if count["whole"] < WHOLE * total:
         problems.append(f"{program}: {total - count['whole']} of {total} samples are not whole")
-    if unnamed > 0.001 * total:
-        problems.append(f"{program}: {unnamed} samples have a frame without a name")
+    if sum(s.value for s in unnamed) > 0.001 * total:
+        problems.append(f"{program}: {len(unnamed)} stacks have a frame without a name")
     return problems
 
 

@@ -298,6 +298,57 @@ static void test_each_step_of_an_adapter(void **state)
 	}
 }
 
+/*
+ * String.indexOf() as the leaf: what it has pushed lies below the frame's stack pointer, which it
+ * keeps in rcx or at rsp. Elsewhere in the frame lie other return addresses; the recorded
+ * stack has another one 48 bytes above its own.
+ */
+static void test_a_leaf_that_compares_strings(void **state)
+{
+	enum { LEAF_RCX = 2, PC = 24 };
+	static const struct {
+		const char *what;
+		int pushed, kept; /* bytes, from the frame's rsp */
+		bool in_rcx;
+		uint8_t code[PC + 48]; /* around the program counter */
+	} steps[] = {
+	    {"at a comparison", 64, 0, false, {[PC] = 0xc4, 0xe3, 0x79, 0x61, 0x03, 0x0c}},
+	    {"at one, without AVX", 64, 0, false, {[PC] = 0x66, 0x0f, 0x3a, 0x61, 0x03, 0x0c}},
+	    {"behind one", 32, 0, false, {[PC - 6] = 0xc4, 0xe3, 0x79, 0x61, 0x03, 0x0c}},
+	    {"before one", 24, 0, true, {[PC + 40] = 0xc4, 0xe3, 0x79, 0x61, 0x03, 0x0c}},
+	    {"at the end", 64, 0, false, {[PC] = 0x48, 0x2b, 0xdf, 0x5c}},
+	    {"elsewhere, left over at rsp", 0, 48, false, {[PC] = 0x90}},
+	    {"elsewhere, left over in rcx", 0, 48, true, {[PC] = 0x90}},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		struct world *w = load("28-compiled");
+		const struct kiln_hotspot *v = &w->process.kernel;
+		uint64_t sp = w->walk.leaf[ARCH_REG_SP], stack[STACK_WORDS] = {0};
+		static const uint8_t call[8] = {[3] = 0xe8};
+		size_t ra = BELOW / 8, at = (size_t)(BELOW - steps[i].pushed) / 8;
+
+		read_stack(w, sp, sp, stack);
+		while (stack[ra] - v->low >= v->high - v->low)
+			ra++;
+		/* Below the return address are saved rbp and what the frame uses. */
+		for (size_t k = 2; k <= 4 && steps[i].pushed; k++)
+			stack[ra - k] = stack[ra + 6];
+		recorded_walk_put(&w->walk, stack[ra] - sizeof(call), call, sizeof(call));
+		recorded_walk_put(&w->walk, stack[ra + 6] - sizeof(call), call, sizeof(call));
+		stack[at] = steps[i].in_rcx ? 0 : sp + (uint64_t)steps[i].kept;
+		recorded_walk_put(&w->walk, sp - BELOW, stack, sizeof(stack));
+		recorded_walk_put(&w->walk, w->walk.leaf[ARCH_REG_PC] - PC, steps[i].code,
+				  sizeof(steps[i].code));
+		w->walk.leaf[ARCH_REG_SP] = sp - (uint64_t)steps[i].pushed;
+		w->walk.leaf[LEAF_RCX] = steps[i].in_rcx ? sp + (uint64_t)steps[i].kept : 0;
+		world_stack(w, out, sizeof(out));
+		if (w->walk.end != KILN_END_ROOT || !strstr(out, strchr(calls, '\n')))
+			fail_msg("%s: %s", steps[i].what, out);
+		world_free(w);
+	}
+}
+
 /* The last instructions of methods, as the leaf: BELOW_RA bytes below the return address. */
 static void test_a_leaf_that_leaves_its_frame(void **state)
 {
@@ -710,6 +761,7 @@ int main(void)
 	    cmocka_unit_test(test_recorded_stacks),
 	    cmocka_unit_test(test_an_adapter_calls_the_machine),
 	    cmocka_unit_test(test_each_step_of_an_adapter),
+	    cmocka_unit_test(test_a_leaf_that_compares_strings),
 	    cmocka_unit_test(test_a_leaf_that_leaves_its_frame),
 	    cmocka_unit_test(test_a_return_address_far_up_is_told),
 	    cmocka_unit_test(test_code_pushes_before_it_calls),

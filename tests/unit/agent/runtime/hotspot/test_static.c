@@ -178,12 +178,53 @@ static void test_frames_are_brought_back(void **state)
 	}
 }
 
+/* generic_arraycopy: its entry is behind a jump, to which it branches from its frame. */
+static void test_a_stub_with_a_jump_before_its_entry(void **state)
+{
+	static const uint8_t code[] = {
+	    0x0f, 0x1f, 0x40, 0x00, /*  0 nopl 0(%rax) */
+	    0xeb, 0x0d,		    /*  4 jmp 19 */
+	    0x55,		    /*  6 push %rbp */
+	    0x48, 0x8b, 0xec,	    /*  7 mov %rsp,%rbp */
+	    0x48, 0x85, 0xff,	    /* 10 test %rdi,%rdi */
+	    0x74, 0xf5,		    /* 13 je 4 */
+	    0x77, 0x02,		    /* 15 ja 19 */
+	    0xc9,		    /* 17 leave */
+	    0xc3,		    /* 18 ret */
+	    0x48, 0x31, 0xc0,	    /* 19 xor %rax,%rax */
+	    0xc9,		    /* 22 leave */
+	    0xc3,		    /* 23 ret */
+	};
+	/* The stack pointer's, or the frame pointer's, distance from the CFA. */
+	static const struct {
+		size_t at;
+		uint8_t reg;
+		int32_t cfa_off;
+	} expected[] = {
+	    {4, ARCH_REG_FP, 16},  {6, ARCH_REG_SP, 8},	  {7, ARCH_REG_SP, 16},
+	    {10, ARCH_REG_FP, 16}, {15, ARCH_REG_FP, 16}, {18, ARCH_REG_SP, 8},
+	    {19, ARCH_REG_FP, 16}, {23, ARCH_REG_SP, 8},
+	};
+	struct codelet c = {code, sizeof(code), "generic_arraycopy"};
+	_cleanup_(unwind_table_freep) struct unwind_table *t =
+	    table_of_kind(&c, HOTSPOT_PIECE_STUB);
+
+	for (size_t i = 0; i < ARRAY_SIZE(expected); i++) {
+		const struct kiln_rule *rule = rule_at(t, expected[i].at, KILN_HOTSPOT_CODE_STUB);
+
+		assert_int_equal(rule->kind, KILN_RULE_CFA);
+		assert_int_equal(rule->reg, expected[i].reg);
+		assert_int_equal(rule->cfa_off, expected[i].cfa_off);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_method_is_entered),
 	    cmocka_unit_test(test_a_method_returns),
 	    cmocka_unit_test(test_frames_are_brought_back),
+	    cmocka_unit_test(test_a_stub_with_a_jump_before_its_entry),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
