@@ -110,7 +110,7 @@ static __attribute__((noinline)) struct kiln_thread *claim_thread(uint32_t tid, 
 	t->epoch = 0;
 	t->base = t->waited = now - ran;
 	t->out = 0;
-	t->chance = 0;
+	t->sampled = 0;
 	t->random = (uint32_t)(now ^ now >> 32 ^ tid * 0x9e3779b9U) | 1;
 	t->walked = 0;
 	/* The first waits of a thread are walked, however short: they may be its last. */
@@ -202,18 +202,21 @@ static __always_inline struct kiln_cpu *counting_cpu(uint32_t number)
 	return bpf_map_lookup_elem(&cpus, &number);
 }
 
+/* Tells user space that the wait of T has ended after NS. The walk of its stack, for which the
+ * switch had to wait, is left out: short waits would count for too much otherwise. */
 static __attribute__((noinline)) void tell_end(struct kiln_thread *t, uint64_t ns)
 {
+	uint64_t walk = t->sampled == ~0U ? 0 : t->sampled;
 	struct kiln_wait_end end = {
 	    .type = KILN_RECORD_WAIT_END,
 	    .size = sizeof(end),
 	    .tid = t->tid,
 	    .began = t->out,
-	    .ns = ns,
+	    .ns = ns > walk ? ns - walk : 0,
 	};
 	struct kiln_cpu *cpu;
 
-	t->chance = 0;
+	t->sampled = 0;
 	if (!bpf_ringbuf_output(&ring, &end, sizeof(end), BPF_RB_NO_WAKEUP))
 		return;
 	cpu = counting_cpu(bpf_get_smp_processor_id());
@@ -266,7 +269,7 @@ static __always_inline void begin_running(struct task_struct *task, uint64_t now
 	/* NOW may be a little earlier than t->out when the thread was switched out on another CPU:
 	 * the scheduler's clocks of two CPUs differ. */
 	ns = now > t->out ? now - t->out : 0;
-	if (t->chance)
+	if (t->sampled)
 		tell_end(t, ns);
 	which = t->out & (KILN_MEANS - 1);
 	/* In this order: off_cpu_due() reads `waited` before `out`. */
@@ -364,7 +367,7 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 		t = task_state(task) & TASK_DEAD ? find_thread(tid) : 0;
 		if (t) {
 			t->waited = now - task->se.sum_exec_runtime;
-			t->out = t->chance = 0;
+			t->out = t->sampled = 0;
 			t->epoch = 0;
 		}
 		return 0;
@@ -392,8 +395,8 @@ static __always_inline struct kiln_thread *begin_waiting(struct task_struct *tas
 	which = mean_of(t, task, queue);
 	t->waited = now - task->se.sum_exec_runtime;
 	t->out = (now & ~(KILN_MEANS - 1ULL)) | which;
-	t->chance = draw(t, now, which);
-	return t->chance ? t : 0;
+	t->sampled = draw(t, now, which);
+	return t->sampled ? t : 0;
 }
 
 /* The id of the current task's cgroup, while cgroups have policies. */
@@ -421,7 +424,7 @@ static __attribute__((noinline)) int begin_wait(void *ctx, struct kiln_cpu *cpu,
 	    .index = t->rate >> 24, .runtimes = runtimes_of(t), .cgroup = own_cgroup()};
 	const struct beginning b = {
 	    .verdict = &verdict,
-	    .value = t->chance == ~0U ? KILN_OFF_CPU_CERTAIN : t->chance,
+	    .value = t->sampled == ~0U ? KILN_OFF_CPU_CERTAIN : t->sampled,
 	    .time = t->out,
 	    .tgid = tgid,
 	    .tid = t->tid,
@@ -430,6 +433,21 @@ static __attribute__((noinline)) int begin_wait(void *ctx, struct kiln_cpu *cpu,
 	};
 
 	return begin_sample(ctx, cpu, &b);
+}
+
+/* Ends the sample of CPU NUMBER, and notes in the slot of the current task how long it took. */
+static __attribute__((noinline)) int end_wait_sample(uint32_t number)
+{
+	int r = end_sample(number);
+	uint32_t tid = thread_id(current_task());
+	struct kiln_thread *t = tid ? find_thread(tid) : 0;
+	uint64_t took;
+
+	if (!t || !t->sampled)
+		return r;
+	took = bpf_ktime_get_ns() - t->out;
+	t->sampled = took - 1 < ~0U - 1 ? (uint32_t)took : 1;
+	return r;
 }
 
 SEC("tp_btf/sched_switch")
@@ -451,14 +469,14 @@ int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struc
 	if (!cpu) {
 		/* A CPU that is not sampled. The wait gets no sample, so user space must not be
 		 * told its end. */
-		t->chance = 0;
+		t->sampled = 0;
 		return 0;
 	}
 	cause = cause_of(prev, queue);
 	meet_process(cpu, process_id(prev));
 	begun = begin_wait(ctx, cpu, t, cause, process_id(prev));
 	if (begun < 0) {
-		t->chance = 0;
+		t->sampled = 0;
 		return 0;
 	}
 	cpu->stats.n[KILN_STAT_WAITS]++;
@@ -473,14 +491,14 @@ int BPF_PROG(on_switch, int preempt, struct task_struct *prev, struct task_struc
 			bpf_tail_call(ctx, &walkers, begun);
 		walk_on(ctx, number, w);
 	}
-	return end_sample(number);
+	return end_wait_sample(number);
 }
 
 /* The end of a sample whose walk has ended in a runtime's walker. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(finish)
 {
-	return end_sample(bpf_get_smp_processor_id());
+	return end_wait_sample(bpf_get_smp_processor_id());
 }
 
 /* ---- threads that wait without a sample ------------------------------------------------------ */
@@ -510,7 +528,7 @@ static __attribute__((noinline)) struct kiln_thread *find_sleeper(struct task_st
 	struct cgroup_subsys_state *css = 0;
 	uint64_t serial = 0;
 
-	if (t && (t->chance || (t->out && (int64_t)(now - t->out) < KILN_SLEEP_SHOWN)))
+	if (t && (t->sampled || (t->out && (int64_t)(now - t->out) < KILN_SLEEP_SHOWN)))
 		return 0;
 	if (tid && (!t || !t->epoch))
 		t = claim_thread(tid, now, kernel_read(task, se.sum_exec_runtime));

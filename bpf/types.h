@@ -346,9 +346,10 @@ struct kiln_thread {
 	 * wait belongs (enum kiln_mean). 0: it runs. */
 	uint64_t out;
 	uint32_t tid; /* 0: free */
-	/* The probability, in units of 2^-32, with which the stack was walked when the thread was
-	 * switched out; ~0: certain; 0: the stack was not walked. */
-	uint32_t chance;
+	/* Of the wait. 0: it has no sample. Until its stack has been walked: the probability of
+	 * that, in units of 2^-32, ~0 for certain. Then: how long the walk took, ns. ~0 also if a
+	 * list of waiting threads has shown the wait. */
+	uint32_t sampled;
 	uint32_t walked;	     /* time of the last walk, in 2^KILN_WALKED_SHIFT ns */
 	uint16_t mean[KILN_MEANS];   /* moving means of its waits, in 2^KILN_MEAN_SHIFT ns */
 	uint16_t place[KILN_PLACES]; /* hash of the place of mean[KILN_MEAN_PLACE + i]; 0: none */

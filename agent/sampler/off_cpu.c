@@ -185,7 +185,7 @@ bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns,
 	const struct kiln_thread *t = find(o, tid);
 	struct told *told;
 	uint64_t out, waited, base;
-	uint32_t chance;
+	uint32_t sampled;
 
 	if (!t)
 		return false;
@@ -193,13 +193,13 @@ bool off_cpu_due(struct off_cpu *o, uint32_t tid, uint64_t now, int64_t *ret_ns,
 	/* In this order: a wait that ends in between is missed once, and not counted twice. */
 	waited = __atomic_load_n(&t->waited, __ATOMIC_ACQUIRE);
 	out = __atomic_load_n(&t->out, __ATOMIC_RELAXED);
-	chance = __atomic_load_n(&t->chance, __ATOMIC_RELAXED);
+	sampled = __atomic_load_n(&t->sampled, __ATOMIC_RELAXED);
 	base = __atomic_load_n(&t->base, __ATOMIC_RELAXED);
 	/* The slot belonged to another thread meanwhile, and its count began anew. */
 	if (told->tid != tid || told->base != base)
 		*told = (struct told){.tid = tid, .base = base};
 	waited -= base;
-	if (out && chance && now > out)
+	if (out && sampled && now > out)
 		waited += now - out;
 	*ret_ns = (int64_t)(waited - told->ns);
 	*ret_ended = !__atomic_load_n(&t->epoch, __ATOMIC_RELAXED);
@@ -220,7 +220,7 @@ static bool is_sleeper(const struct kiln_thread *t, uint64_t now)
 	uint64_t out = __atomic_load_n(&t->out, __ATOMIC_RELAXED);
 
 	return out && out + KILN_SLEEP_SHOWN <= now &&
-	       !__atomic_load_n(&t->chance, __ATOMIC_RELAXED);
+	       !__atomic_load_n(&t->sampled, __ATOMIC_RELAXED);
 }
 
 static bool must_list(const struct off_cpu *o)
@@ -280,7 +280,7 @@ bool off_cpu_shown(struct off_cpu *o, uint32_t tid, uint64_t began)
 	/* If another wait of the thread begins between the two steps, the mark is put on that wait.
 	 * The kernel then sends its end, which is ignored because the wait has no sample. */
 	return t && __atomic_load_n(&t->out, __ATOMIC_RELAXED) == began &&
-	       __atomic_compare_exchange_n(&t->chance, &unseen, ~0U, false, __ATOMIC_RELAXED,
+	       __atomic_compare_exchange_n(&t->sampled, &unseen, ~0U, false, __ATOMIC_RELAXED,
 					   __ATOMIC_RELAXED);
 }
 

@@ -5,26 +5,28 @@
  *
  * usage: waits SECONDS FILE [PLACE]
  *
- * FILE: some MiB, for reads past the page cache. PLACE: the only function to run; wait_quota() runs
- * in no other case.
+ * FILE: some MiB, for reads past the page cache. PLACE: the only function to run; wait_quota() and
+ * wait_often() run in no other case.
  *
  * Prints {"pid":N}, and begins at the first line of standard input. When all threads are done it
  * prints one JSON object and ends when standard input is closed. The object has an entry for each
  * function: its thread, the ns that the thread did not run, and the ns of that which wait_mixed()
- * spent in wait_mixed_long() (0 for other functions): "wait_epoll":{"tid":N,"off":NS,"long":NS}.
+ * spent in wait_mixed_long(), and wait_often() in wait_often_long() (0 for other functions):
+ * "wait_epoll":{"tid":N,"off":NS,"long":NS}.
  */
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 
 #include "wl.h"
 
 enum { FILE_BYTES = 8 << 20, BLOCK = 64 << 10 };
 
-static uint64_t end_ns, mixed_long_ns;
+static uint64_t end_ns, mixed_long_ns, often_long_ns;
 static const char *file;
 static pthread_mutex_t contended = PTHREAD_MUTEX_INITIALIZER, locked = PTHREAD_MUTEX_INITIALIZER;
-static int ends[2];
+static int ends[2], there[2], back[2];
 
 static uint64_t now_ns(void)
 {
@@ -184,6 +186,73 @@ NOINLINE void wait_quota(void)
 		AFTER_CALL();
 }
 
+static void pin_to_first_cpu(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		_exit(7);
+}
+
+/* Answers each byte: 's' at once, 'l' after 10 us. */
+static void *answer(void *arg)
+{
+	char c;
+
+	(void)arg;
+	pin_to_first_cpu();
+	while (read(there[0], &c, 1) == 1) {
+		uint64_t until = c == 'l' ? now_ns() + 10000 : 0;
+
+		while (now_ns() < until)
+			;
+		if (write(back[1], &c, 1) != 1)
+			_exit(8);
+	}
+	return NULL;
+}
+
+static void ask(char c)
+{
+	if (write(there[1], &c, 1) != 1 || read(back[0], &c, 1) != 1)
+		_exit(9);
+}
+
+NOINLINE void wait_often_short(void)
+{
+	ask('s');
+	AFTER_CALL();
+}
+
+NOINLINE void wait_often_long(void)
+{
+	ask('l');
+	AFTER_CALL();
+}
+
+/* Waits in two places, for a thread on the same CPU: some hundred thousand switches a second. */
+NOINLINE void wait_often(void)
+{
+	pthread_t thread;
+
+	if (pipe(there) || pipe(back) || pthread_create(&thread, NULL, answer, NULL))
+		_exit(10);
+	pin_to_first_cpu();
+	while (now_ns() < end_ns) {
+		uint64_t began;
+
+		for (int i = 0; i < 5; i++)
+			wait_often_short();
+		began = now_ns();
+		wait_often_long();
+		often_long_ns += now_ns() - began;
+	}
+	close(there[1]);
+	pthread_join(thread, NULL);
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static struct place {
@@ -203,7 +272,9 @@ static struct place {
     {.name = "wait_pipe", .wait = wait_pipe},
     {.name = "wait_writing", .wait = wait_writing},
     {.name = "wait_disk", .wait = wait_disk},
+    /* These run alone. */
     {.name = "wait_quota", .wait = wait_quota},
+    {.name = "wait_often", .wait = wait_often},
 };
 
 static void *run(void *arg)
@@ -222,14 +293,15 @@ static void *run(void *arg)
 
 int main(int argc, char **argv)
 {
-	size_t first = 0, n = sizeof(places) / sizeof(places[0]) - 1;
+	size_t first = 0, n = sizeof(places) / sizeof(places[0]) - 2;
 
 	if (argc < 3 || pipe(ends))
 		return 2;
 	if (argc > 3) {
-		while (first <= n && strcmp(places[first].name, argv[3]))
+		n = sizeof(places) / sizeof(places[0]);
+		while (first < n && strcmp(places[first].name, argv[3]))
 			first++;
-		if (first > n)
+		if (first == n)
 			return 2;
 		n = first + 1;
 	}
@@ -248,7 +320,9 @@ int main(int argc, char **argv)
 	for (size_t i = first; i < n; i++)
 		printf("%s\"%s\":{\"tid\":%d,\"off\":%llu,\"long\":%llu}", i > first ? "," : "{",
 		       places[i].name, places[i].tid, (unsigned long long)places[i].off_ns,
-		       places[i].wait == wait_mixed ? (unsigned long long)mixed_long_ns : 0);
+		       (unsigned long long)(places[i].wait == wait_mixed   ? mixed_long_ns
+					    : places[i].wait == wait_often ? often_long_ns
+									   : 0));
 	printf("}\n");
 	fflush(stdout);
 	while (getchar() >= 0)

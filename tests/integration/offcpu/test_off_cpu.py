@@ -121,6 +121,17 @@ def test_threads_of_a_c_program(file):
     assert len(dead) >= 3 and max(dead) < 2_500_000_000, dead
 
 
+@exact
+def test_a_thread_that_switches_very_often():
+    """Waits of 1 and of 10 us, in two places: a walk takes longer than the short ones, and must not count as waiting."""
+    said, profile = profiled(Program(workload.path("waits"), SECONDS, os.devnull, "wait_often"), "--off-cpu-threshold", "0.2")
+    check(said, profile)
+    often = said["wait_often"]
+    share = profile.within(often["tid"], "wait_often_long") / profile.thread(often["tid"])
+    # The program's own figure has what it ran in that place; and a walk pushes others' data out of the caches.
+    assert abs(share - often["long"] / often["off"]) < 0.2, (share, often)
+
+
 def test_a_program_that_only_waits_is_known(file):
     """The list of threads that wait may tell of a process before its first wait is walked. The process has to be known to
     the kernel from then on: no later walk may lack its mappings."""
