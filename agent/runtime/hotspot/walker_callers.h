@@ -16,7 +16,6 @@ enum {
 	HOTSPOT_PUSHES_MAX = 72,   /* words that code may have pushed below its frame */
 	HOTSPOT_PUSHES_LIKELY = 8, /* more than that: there may be frames among them */
 	HOTSPOT_KEPT_MAX = 128,	   /* bytes that indexOf() puts below the frame, at most */
-	HOTSPOT_INDEX_OF_END = 48, /* bytes of its code behind the last comparison, at most */
 	HOTSPOT_FRAME_MAX = 1 << 20,
 	HOTSPOT_ARGUMENTS_MAX = 8192,
 	/* Offsets in a ContinuationEntry, the record that Continuation.enterSpecial() keeps at the
@@ -64,8 +63,9 @@ KILN_GLOBAL int hotspot_is_return(uint64_t pc)
 
 /*
  * Searches the stack for a return address into the code cache, from AT on: code may have pushed
- * something below its frame. Returns the address of the word, and the return address in w->value;
- * 0: there is none.
+ * something below its frame, most often one word. A return address into the interpreter follows no
+ * call, so the first word need not. Returns the address of the word, and the return address in
+ * w->value; 0: there is none.
  */
 KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at)
 {
@@ -77,7 +77,7 @@ KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at)
 	for (int i = 0; i < HOTSPOT_PUSHES_MAX; i++, at += 8) {
 		if (walk_read(w, at, &pc))
 			return 0;
-		if (hotspot_is_code(hotspot_data(w), pc) && hotspot_is_return(pc)) {
+		if (hotspot_is_code(hotspot_data(w), pc) && (!i || hotspot_is_return(pc))) {
 			w->value = pc;
 			return at;
 		}
@@ -87,12 +87,13 @@ KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at)
 
 /*
  * Is the leaf in C2's code for String.indexOf() on x86-64 with SSE 4.2? It compares with pcmpestri,
- * and ends with pop %rsp (string_indexof(), src/hotspot/cpu/x86/c2_MacroAssembler_x86.cpp). The
- * code around the program counter is in w->scratch.
+ * and ends with sub %rdi,%rbx; pop %rsp (string_indexof(),
+ * src/hotspot/cpu/x86/c2_MacroAssembler_x86.cpp). The code around the program counter is in
+ * w->scratch.
  */
 KILN_GLOBAL int hotspot_is_index_of(uint32_t slot)
 {
-	const uint32_t pcmpestri = 0x613a0f66, vpcmpestri = 0x6179e3c4, pop_rsp = 0x5c;
+	const uint32_t pcmpestri = 0x613a0f66, vpcmpestri = 0x6179e3c4, end = 0x5cdf2b48;
 	struct kiln_walk *w = env_walk(slot);
 
 	if (!w)
@@ -100,8 +101,7 @@ KILN_GLOBAL int hotspot_is_index_of(uint32_t slot)
 	for (int32_t i = -HOTSPOT_BYTES_BEFORE; i < HOTSPOT_BYTES_AFTER - 4; i++) {
 		uint32_t bytes = hotspot_bytes(w, i);
 
-		if (bytes == pcmpestri || bytes == vpcmpestri ||
-		    (i >= 0 && i < HOTSPOT_INDEX_OF_END && (bytes & 0xff) == pop_rsp))
+		if (bytes == pcmpestri || bytes == vpcmpestri || bytes == end)
 			return 1;
 	}
 	return 0;
@@ -114,15 +114,76 @@ KILN_INLINE uint32_t hotspot_pushed_since(struct kiln_walk *w, uint64_t kept, ui
 	uint64_t pushed = kept - w->regs.sp, pc;
 
 	if (!pushed || pushed > HOTSPOT_KEPT_MAX || (pushed & 7) ||
-	    walk_read(w, kept + frame - 8, &pc) || !hotspot_is_code(hotspot_data(w), pc) ||
-	    !hotspot_is_return(pc))
+	    walk_read(w, kept + frame - 8, &pc) || !hotspot_is_code(hotspot_data(w), pc))
 		return 0;
 	return (uint32_t)pushed;
 }
 
 /*
- * Returns how many bytes String.indexOf(), in the leaf, has put below the leaf's frame of FRAME
- * bytes: copies of short strings and some registers. It keeps the frame's rsp in rcx, and then at
+ * How many registers, 2 at most, do the instructions that begin with CODE pop? pop %rbp is not one
+ * of them: it belongs to the end of a method whose frame has nothing else.
+ */
+KILN_INLINE uint32_t hotspot_pops(uint32_t code)
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < 2; i++) {
+		uint32_t rex = (code & 0xff) == 0x41, op;
+
+		code >>= rex * 8;
+		op = code & 0xff;
+		if ((op & 0xf8) != 0x58 || (!rex && op == 0x5d))
+			break;
+		code >>= 8;
+		n++;
+	}
+	return n;
+}
+
+/*
+ * Counts the bytes that the code has pushed below its frame before the call that returns to
+ * w->regs.pc: it pops them right behind the call. C1 does so for slow_subtype_check
+ * (emit_typecheck_helper(), src/hotspot/cpu/x86/c1_LIRAssembler_x86.cpp).
+ */
+KILN_GLOBAL uint32_t hotspot_pushed(uint32_t slot)
+{
+	struct kiln_walk *w = env_walk(slot);
+	uint32_t code = 0;
+
+	return w && !env_read(&code, sizeof(code), w->regs.pc) ? hotspot_pops(code) * 8 : 0;
+}
+
+/*
+ * The same if the leaf is about to push, to call or to pop. The code around the program counter is
+ * in w->scratch.
+ */
+KILN_GLOBAL uint32_t hotspot_pushed_around(uint32_t slot)
+{
+	const uint32_t rex = 0x41, push = 0x50, call = 0xe8;
+	struct kiln_walk *w = env_walk(slot);
+	uint32_t to_push = 0, pops, bytes;
+	int32_t i = 0;
+
+	if (!w)
+		return 0;
+	for (int n = 0; n < 2; n++) {
+		bytes = hotspot_bytes(w, i);
+		bytes = (bytes & 0xff) == rex ? bytes >> 8 : bytes;
+		if ((bytes & 0xf8) != push)
+			break;
+		i += hotspot_byte(w, i) == rex ? 2 : 1;
+		to_push++;
+	}
+	if (hotspot_byte(w, i) == call) {
+		pops = hotspot_pops(hotspot_bytes(w, i + 5));
+		return pops > to_push ? (pops - to_push) * 8 : 0;
+	}
+	return to_push ? 0 : hotspot_pops(hotspot_bytes(w, 0)) * 8;
+}
+
+/*
+ * Returns how many bytes the leaf has put below its frame of FRAME bytes. String.indexOf() puts
+ * copies of short strings and some registers there, and keeps the frame's rsp in rcx, and then at
  * rsp. A search for the return address might find what earlier calls have left over in the frame.
  */
 KILN_GLOBAL uint32_t hotspot_pushed_by_leaf(uint32_t slot, uint32_t frame)
@@ -136,7 +197,7 @@ KILN_GLOBAL uint32_t hotspot_pushed_by_leaf(uint32_t slot, uint32_t frame)
 	pushed = hotspot_pushed_since(w, kept, frame);
 	if (!pushed)
 		pushed = hotspot_pushed_since(w, w->leaf[HOTSPOT_LEAF_RCX], frame);
-	return pushed && hotspot_is_index_of(slot) ? pushed : 0;
+	return pushed && hotspot_is_index_of(slot) ? pushed : hotspot_pushed_around(slot);
 }
 
 /*

@@ -264,32 +264,6 @@ KILN_GLOBAL uint64_t hotspot_given_up(uint32_t slot, uint64_t blob)
 }
 
 /*
- * Counts the bytes that the code has pushed below its frame before the call that returns to
- * w->regs.pc: it pops them right behind the call. C1 does so for slow_subtype_check
- * (emit_typecheck_helper(), src/hotspot/cpu/x86/c1_LIRAssembler_x86.cpp). pop %rbp belongs to the
- * end of a method whose frame has nothing else.
- */
-KILN_GLOBAL uint32_t hotspot_pushed(uint32_t slot)
-{
-	struct kiln_walk *w = env_walk(slot);
-	uint32_t code = 0, n = 0;
-
-	if (!w || env_read(&code, sizeof(code), w->regs.pc))
-		return 0;
-	for (int i = 0; i < 2; i++) {
-		uint32_t rex = (code & 0xff) == 0x41, op;
-
-		code >>= rex * 8;
-		op = code & 0xff;
-		if ((op & 0xf8) != 0x58 || (!rex && op == 0x5d))
-			break;
-		code >>= 8;
-		n++;
-	}
-	return n * 8;
-}
-
-/*
  * Emits a frame of compiled code, and steps to its caller. KIND is what hotspot_find() has found at
  * PC, LIFE enum hotspot_life.
  */

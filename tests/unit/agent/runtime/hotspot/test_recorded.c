@@ -299,13 +299,14 @@ static void test_each_step_of_an_adapter(void **state)
 }
 
 /*
- * String.indexOf() as the leaf: what it has pushed lies below the frame's stack pointer, which it
- * keeps in rcx or at rsp. Elsewhere in the frame lie other return addresses; the recorded
- * stack has another one 48 bytes above its own.
+ * What the leaf has pushed lies below its frame's stack pointer. String.indexOf() keeps that in rcx
+ * or at rsp; elsewhere the next instructions tell. In the frame lie other return addresses; the
+ * recorded stack has another one 48 bytes above its own.
  */
-static void test_a_leaf_that_compares_strings(void **state)
+static void test_a_leaf_that_has_pushed(void **state)
 {
-	enum { LEAF_RCX = 2, PC = 24 };
+	/* NO_CALL: the return address follows no call, as in the interpreter. */
+	enum { LEAF_RCX = 2, PC = 24, NO_CALL = 1 };
 	static const struct {
 		const char *what;
 		int pushed, kept; /* bytes, from the frame's rsp */
@@ -316,7 +317,15 @@ static void test_a_leaf_that_compares_strings(void **state)
 	    {"at one, without AVX", 64, 0, false, {[PC] = 0x66, 0x0f, 0x3a, 0x61, 0x03, 0x0c}},
 	    {"behind one", 32, 0, false, {[PC - 6] = 0xc4, 0xe3, 0x79, 0x61, 0x03, 0x0c}},
 	    {"before one", 24, 0, true, {[PC + 40] = 0xc4, 0xe3, 0x79, 0x61, 0x03, 0x0c}},
-	    {"at the end", 64, 0, false, {[PC] = 0x48, 0x2b, 0xdf, 0x5c}},
+	    {"before the end", 64, 0, false, {[PC] = 0x48, 0x2b, 0xdf, 0x5c}},
+	    {"at the end", 64, 0, false, {[PC - 3] = 0x48, 0x2b, 0xdf, 0x5c}},
+	    {"one pushed", 8, 0, false, {[PC] = 0x57, 0xe8, 0, 0, 0, 0, 0x5b, 0x5b}},
+	    {"two pushed, before the call", 16, 0, false, {[PC] = 0xe8, 0, 0, 0, 0, 0x5b, 0x5b}},
+	    {"of r8 on", 16, 0, false, {[PC] = 0xe8, 0, 0, 0, 0, 0x41, 0x58, 0x41, 0x59}},
+	    {"before both pops", 16, 0, false, {[PC] = 0x5b, 0x5b, 0x85, 0xdb}},
+	    {"before the second pop", 8, 0, false, {[PC] = 0x5b, 0x85, 0xdb}},
+	    {"before both pushes", 0, 0, false, {[PC] = 0x53, 0x57, 0xe8, 0, 0, 0, 0, 0x5b, 0x5b}},
+	    {"called by the interpreter", 8, NO_CALL, false, {[PC] = 0x90}},
 	    {"elsewhere, left over at rsp", 0, 48, false, {[PC] = 0x90}},
 	    {"elsewhere, left over in rcx", 0, 48, true, {[PC] = 0x90}},
 	};
@@ -332,9 +341,10 @@ static void test_a_leaf_that_compares_strings(void **state)
 		while (stack[ra] - v->low >= v->high - v->low)
 			ra++;
 		/* Below the return address are saved rbp and what the frame uses. */
-		for (size_t k = 2; k <= 4 && steps[i].pushed; k++)
+		for (size_t k = steps[i].kept == NO_CALL ? 2 : 1; k <= 4 && steps[i].pushed; k++)
 			stack[ra - k] = stack[ra + 6];
-		recorded_walk_put(&w->walk, stack[ra] - sizeof(call), call, sizeof(call));
+		if (steps[i].kept != NO_CALL)
+			recorded_walk_put(&w->walk, stack[ra] - sizeof(call), call, sizeof(call));
 		recorded_walk_put(&w->walk, stack[ra + 6] - sizeof(call), call, sizeof(call));
 		stack[at] = steps[i].in_rcx ? 0 : sp + (uint64_t)steps[i].kept;
 		recorded_walk_put(&w->walk, sp - BELOW, stack, sizeof(stack));
@@ -761,7 +771,7 @@ int main(void)
 	    cmocka_unit_test(test_recorded_stacks),
 	    cmocka_unit_test(test_an_adapter_calls_the_machine),
 	    cmocka_unit_test(test_each_step_of_an_adapter),
-	    cmocka_unit_test(test_a_leaf_that_compares_strings),
+	    cmocka_unit_test(test_a_leaf_that_has_pushed),
 	    cmocka_unit_test(test_a_leaf_that_leaves_its_frame),
 	    cmocka_unit_test(test_a_return_address_far_up_is_told),
 	    cmocka_unit_test(test_code_pushes_before_it_calls),
