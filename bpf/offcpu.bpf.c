@@ -202,8 +202,8 @@ static __always_inline struct kiln_cpu *counting_cpu(uint32_t number)
 	return bpf_map_lookup_elem(&cpus, &number);
 }
 
-/* Tells user space that the wait of T has ended after NS. The walk of its stack, for which the
- * switch had to wait, is left out: short waits would count for too much otherwise. */
+/* Tells user space that the wait of T has ended after NS, minus the time that the walk of its stack
+ * took: the walk delays the switch, which would make short waits count for too much. */
 static __attribute__((noinline)) void tell_end(struct kiln_thread *t, uint64_t ns)
 {
 	uint64_t walk = t->sampled == ~0U ? 0 : t->sampled;
@@ -435,7 +435,7 @@ static __attribute__((noinline)) int begin_wait(void *ctx, struct kiln_cpu *cpu,
 	return begin_sample(ctx, cpu, &b);
 }
 
-/* Ends the sample of CPU NUMBER, and notes in the slot of the current task how long it took. */
+/* Ends the sample of CPU NUMBER, and stores in the current thread's slot how long the walk took. */
 static __attribute__((noinline)) int end_wait_sample(uint32_t number)
 {
 	int r = end_sample(number);

@@ -346,9 +346,9 @@ struct kiln_thread {
 	 * wait belongs (enum kiln_mean). 0: it runs. */
 	uint64_t out;
 	uint32_t tid; /* 0: free */
-	/* Of the wait. 0: it has no sample. Until its stack has been walked: the probability of
-	 * that, in units of 2^-32, ~0 for certain. Then: how long the walk took, ns. ~0 also if a
-	 * list of waiting threads has shown the wait. */
+	/* Of the current wait. 0: it has no sample. While its stack is walked: the probability
+	 * with which it was to be walked, in units of 2^-32; ~0: certain. After the walk: the ns
+	 * that the walk took. ~0 as well if its sample comes from a list of waiting threads. */
 	uint32_t sampled;
 	uint32_t walked;	     /* time of the last walk, in 2^KILN_WALKED_SHIFT ns */
 	uint16_t mean[KILN_MEANS];   /* moving means of its waits, in 2^KILN_MEAN_SHIFT ns */

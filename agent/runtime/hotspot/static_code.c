@@ -198,9 +198,10 @@ static void keep_stub(struct builder *b, uint32_t from)
 }
 
 /*
- * generic_arraycopy has a jump before its entry, to which its own code branches
- * (generate_generic_copy(), src/hotspot/cpu/x86/stubGenerator_x86_64_arraycopy.cpp). Finds the jump
- * and the entry. False: there is no such jump.
+ * The stub generic_arraycopy does not begin with its entry but with a jump to its error exit. Code
+ * behind the entry branches to that jump, with a short instruction (generate_generic_copy(),
+ * src/hotspot/cpu/x86/stubGenerator_x86_64_arraycopy.cpp). If the code of B begins so, returns
+ * true: the jump is *JUMP at offset *AT, the entry at offset *ENTRY.
  */
 static bool jump_before_entry(struct builder *b, struct code_insn *jump, uint32_t *at,
 			      uint32_t *entry)

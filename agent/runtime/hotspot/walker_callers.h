@@ -15,7 +15,7 @@ enum {
 enum {
 	HOTSPOT_PUSHES_MAX = 72,   /* words that code may have pushed below its frame */
 	HOTSPOT_PUSHES_LIKELY = 8, /* more than that: there may be frames among them */
-	HOTSPOT_KEPT_MAX = 128,	   /* bytes that indexOf() puts below the frame, at most */
+	HOTSPOT_KEPT_MAX = 128,	   /* more bytes than String.indexOf() pushes below its frame */
 	HOTSPOT_FRAME_MAX = 1 << 20,
 	HOTSPOT_ARGUMENTS_MAX = 8192,
 	/* Offsets in a ContinuationEntry, the record that Continuation.enterSpecial() keeps at the
@@ -63,9 +63,9 @@ KILN_GLOBAL int hotspot_is_return(uint64_t pc)
 
 /*
  * Searches the stack for a return address into the code cache, from AT on: code may have pushed
- * something below its frame, most often one word. A return address into the interpreter follows no
- * call, so the first word need not. Returns the address of the word, and the return address in
- * w->value; 0: there is none.
+ * words below its frame, most often one. Only what follows a call instruction is taken for a return
+ * address, except in the first word: the interpreter's return addresses follow no call. Returns the
+ * address of the word, and the return address in w->value; 0: there is none.
  */
 KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at)
 {
@@ -86,10 +86,10 @@ KILN_GLOBAL uint64_t hotspot_search(uint32_t slot, uint64_t at)
 }
 
 /*
- * Is the leaf in C2's code for String.indexOf() on x86-64 with SSE 4.2? It compares with pcmpestri,
- * and ends with sub %rdi,%rbx; pop %rsp (string_indexof(),
- * src/hotspot/cpu/x86/c2_MacroAssembler_x86.cpp). The code around the program counter is in
- * w->scratch.
+ * Is the leaf in the code that C2 inlines for String.indexOf()? With SSE 4.2 that compares by
+ * pcmpestri, and ends with sub %rdi,%rbx; pop %rsp (string_indexof(),
+ * src/hotspot/cpu/x86/c2_MacroAssembler_x86.cpp). Reads the bytes around the program counter, which
+ * hotspot_life() has put into w->scratch.
  */
 KILN_GLOBAL int hotspot_is_index_of(uint32_t slot)
 {
@@ -107,8 +107,10 @@ KILN_GLOBAL int hotspot_is_index_of(uint32_t slot)
 	return 0;
 }
 
-/* If KEPT is the rsp of a frame of FRAME bytes before more was pushed, returns how many bytes were;
- * else 0. */
+/*
+ * KEPT may be the value that rsp had before the leaf, whose frame has FRAME bytes, pushed more. If
+ * a return address lies where it then should, returns how many bytes were pushed; else 0.
+ */
 KILN_INLINE uint32_t hotspot_pushed_since(struct kiln_walk *w, uint64_t kept, uint32_t frame)
 {
 	uint64_t pushed = kept - w->regs.sp, pc;
@@ -120,8 +122,8 @@ KILN_INLINE uint32_t hotspot_pushed_since(struct kiln_walk *w, uint64_t kept, ui
 }
 
 /*
- * How many registers, 2 at most, do the instructions that begin with CODE pop? pop %rbp is not one
- * of them: it belongs to the end of a method whose frame has nothing else.
+ * Counts the pop instructions at the beginning of CODE, four bytes of machine code: 0 to 2. Stops
+ * at pop %rbp, which ends the frame of a method.
  */
 KILN_INLINE uint32_t hotspot_pops(uint32_t code)
 {
@@ -141,9 +143,10 @@ KILN_INLINE uint32_t hotspot_pops(uint32_t code)
 }
 
 /*
- * Counts the bytes that the code has pushed below its frame before the call that returns to
- * w->regs.pc: it pops them right behind the call. C1 does so for slow_subtype_check
- * (emit_typecheck_helper(), src/hotspot/cpu/x86/c1_LIRAssembler_x86.cpp).
+ * Returns how many bytes a caller pushed below its frame before the call that returns to
+ * w->regs.pc: as many as it pops right behind the call. C1 passes the arguments of the stub
+ * slow_subtype_check so (emit_typecheck_helper(),
+ * src/hotspot/cpu/x86/c1_LIRAssembler_x86.cpp).
  */
 KILN_GLOBAL uint32_t hotspot_pushed(uint32_t slot)
 {
@@ -154,8 +157,8 @@ KILN_GLOBAL uint32_t hotspot_pushed(uint32_t slot)
 }
 
 /*
- * The same if the leaf is about to push, to call or to pop. The code around the program counter is
- * in w->scratch.
+ * Returns the same for the leaf, whose program counter may be at one of these pushes, at the call,
+ * or at one of the pops. Reads the bytes in w->scratch, as hotspot_is_index_of() does.
  */
 KILN_GLOBAL uint32_t hotspot_pushed_around(uint32_t slot)
 {
@@ -182,9 +185,10 @@ KILN_GLOBAL uint32_t hotspot_pushed_around(uint32_t slot)
 }
 
 /*
- * Returns how many bytes the leaf has put below its frame of FRAME bytes. String.indexOf() puts
- * copies of short strings and some registers there, and keeps the frame's rsp in rcx, and then at
- * rsp. A search for the return address might find what earlier calls have left over in the frame.
+ * Returns how many bytes the leaf, whose frame has FRAME bytes, has pushed below that frame.
+ * String.indexOf() copies short strings there and saves registers; the value that rsp had before is
+ * in rcx at first, and at the top of the stack later. To search for the return address instead
+ * might find one that an earlier call has left in the frame.
  */
 KILN_GLOBAL uint32_t hotspot_pushed_by_leaf(uint32_t slot, uint32_t frame)
 {

@@ -299,17 +299,20 @@ static void test_each_step_of_an_adapter(void **state)
 }
 
 /*
- * What the leaf has pushed lies below its frame's stack pointer. String.indexOf() keeps that in rcx
- * or at rsp; elsewhere the next instructions tell. In the frame lie other return addresses; the
- * recorded stack has another one 48 bytes above its own.
+ * A leaf that has pushed words below its frame. In String.indexOf(), rcx or the word at rsp has the
+ * value that rsp had before; elsewhere the next instructions tell. The frame also holds return
+ * addresses of earlier calls. The recorded stack has a second return address, 48 bytes above the
+ * first.
  */
 static void test_a_leaf_that_has_pushed(void **state)
 {
-	/* NO_CALL: the return address follows no call, as in the interpreter. */
+	/* As `kept`, NO_CALL: there is no call instruction before the return address, as when the
+	 * interpreter has called. */
 	enum { LEAF_RCX = 2, PC = 24, NO_CALL = 1 };
 	static const struct {
 		const char *what;
-		int pushed, kept; /* bytes, from the frame's rsp */
+		int pushed; /* bytes */
+		int kept;   /* what rcx or the word at rsp holds, minus the rsp before the pushes */
 		bool in_rcx;
 		uint8_t code[PC + 48]; /* around the program counter */
 	} steps[] = {

@@ -178,7 +178,7 @@ static void test_frames_are_brought_back(void **state)
 	}
 }
 
-/* generic_arraycopy: its entry is behind a jump, to which it branches from its frame. */
+/* As generic_arraycopy: the jump before the entry is only reached when the frame is set up. */
 static void test_a_stub_with_a_jump_before_its_entry(void **state)
 {
 	static const uint8_t code[] = {
